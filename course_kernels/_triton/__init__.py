@@ -1,0 +1,8 @@
+"""Everything in the course that touches Triton's private API, for Triton 3.6 to 3.9.
+
+- `numerics`  repairs the interpreter's bfloat16 and fp8 arithmetic and makes `device_assert` fire
+- `hooks`     sees every load, store and atomic of an interpreted launch; keeps them inside their tensors
+- `dual_mode` interprets and compiles one decorated kernel in one process
+
+Nothing outside this folder imports `triton.runtime.interpreter` or patches a Triton class.
+"""

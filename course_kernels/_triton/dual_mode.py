@@ -1,0 +1,150 @@
+"""One decorated kernel, two uses, one process: interpreted on CPU tensors, compiled for AMD.
+
+`@triton.jit` makes a `JITFunction`.  After `enable()`, launching it on CPU tensors runs an interpreted twin made from the
+same Python function; launching it on GPU tensors goes to the GPU as ever.  No environment variable is set, so the same
+object can also be compiled for any AMD architecture (`specialise`, `compile`), which a process that was started with
+`TRITON_INTERPRET=1` cannot do: there `tl.sum` and its kin are themselves interpreted.
+"""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import torch
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource, make_backend
+from triton.runtime.interpreter import InterpretedFunction
+from triton.runtime.jit import JITFunction, create_function_from_signature
+
+from course_kernels._triton import hooks
+
+_enabled = False
+_ENV_INTERPRET = bool(triton.knobs.runtime.interpret)  # as it was when triton's own functions were decorated
+_stock_run, _stock_call = JITFunction.run, JITFunction.__call__
+
+
+@dataclass(frozen=True)
+class Specialisation:
+    """What the launcher would compile for: argument types, constants, alignment facts and options."""
+
+    signature: dict[str, str]
+    constexprs: dict[tuple[int, ...], Any]
+    attrs: dict[tuple[int, ...], list]
+    options: dict[str, Any]
+
+
+def env_interpret() -> bool:
+    """True when this process was started with TRITON_INTERPRET=1: kernels are interpreted and cannot be compiled."""
+    return _ENV_INTERPRET
+
+
+def is_interpreting() -> bool:
+    """True when kernels launched on CPU tensors run, by `enable()` or by the user's own TRITON_INTERPRET=1."""
+    return _enabled or _ENV_INTERPRET
+
+
+def enable() -> None:
+    """Interpret launches on CPU tensors, with the guard of `hooks`; calling it again does nothing.
+
+    Raises:
+        RuntimeError: TRITON_INTERPRET was set after triton was imported, so only half of Triton would obey it.
+    """
+    global _enabled
+    if bool(triton.knobs.runtime.interpret) != _ENV_INTERPRET:
+        raise RuntimeError(
+            "TRITON_INTERPRET was changed after triton was imported. Restart the kernel; then either set it before the "
+            "first import or, better, leave it alone: the course interprets CPU tensors by itself."
+        )
+    hooks.install()
+    JITFunction.run, JITFunction.__call__ = _run, _device_call
+    _enabled = True
+
+
+def disable() -> None:
+    """Give launches back to Triton."""
+    global _enabled
+    JITFunction.run, JITFunction.__call__ = _stock_run, _stock_call
+    _enabled = False
+
+
+def unwrap(kernel: Any):
+    """The Python function under @triton.jit, @triton.autotune and @triton.heuristics."""
+    while hasattr(kernel, "fn"):
+        kernel = kernel.fn
+    return kernel
+
+
+@cache
+def _interpreted(fn) -> InterpretedFunction:
+    # keyed by the Python function: hashing a JITFunction would walk all it depends on
+    return InterpretedFunction(fn)
+
+
+def _run(self, *args, grid, warmup, **kwargs):
+    if warmup or not _belongs_on_cpu(args, kwargs):
+        return _stock_run(self, *args, grid=grid, warmup=warmup, **kwargs)
+    for hook in self.pre_run_hooks:
+        hook(*args, **kwargs)
+    return _interpreted(self.fn).run(*args, grid=grid, warmup=False, **kwargs)
+
+
+def _belongs_on_cpu(args: tuple, kwargs: dict) -> bool:
+    tensors = [value for value in (*args, *kwargs.values()) if isinstance(value, torch.Tensor)]
+    if not tensors:
+        return not torch.cuda.is_available()
+    return all(t.device.type == "cpu" for t in tensors)
+
+
+def _device_call(self, *args, **kwargs):
+    """A device function (or `tl.sum`, `tl.zeros`, ...) called from a kernel that is being interpreted."""
+    if hooks._state.launch is None:
+        return _stock_call(self, *args, **kwargs)
+    return _interpreted(self.fn)(*args, **kwargs)
+
+
+# ---- compiling -----------------------------------------------------------------------------------------------------
+
+
+def wave_size(arch: str) -> int:
+    """Lanes in a wave as Triton compiles for it: 64 on gfx9 (CDNA), 32 on gfx10 and later (RDNA)."""
+    return 64 if arch.startswith("gfx9") else 32
+
+
+def target(arch: str) -> GPUTarget:
+    """The compile target for an AMD architecture such as "gfx942"."""
+    return GPUTarget("hip", arch, wave_size(arch))
+
+
+def specialise(kernel, args: tuple = (), kwargs: dict[str, Any] | None = None, arch: str = "gfx942") -> Specialisation:
+    """What Triton's launcher would compile `kernel[grid](*args, **kwargs)` for, found by the launcher's own code.
+
+    Tensors may be on any device: dtype, 16-byte alignment and storage under 2 GiB count; integers that are 1 become
+    constants and multiples of 16 are marked. Options such as num_warps may be among the keyword arguments.
+    """
+    fn = JITFunction(unwrap(kernel))
+    backend = make_backend(target(arch))
+    kwargs = {"debug": False, "enable_fp_fusion": True, **(kwargs or {})}  # 3.9 warns unless fusion is chosen
+    binder = create_function_from_signature(fn.signature, fn.params, backend)
+    bound, specialization, options = binder(*args, **kwargs)
+    _, signature, constexprs, attrs = fn._pack_args(backend, kwargs, bound, specialization, options)
+    names = inspect.signature(fn.fn).parameters
+    return Specialisation(signature, constexprs, attrs, {k: v for k, v in kwargs.items() if k not in names})
+
+
+def compile(kernel, spec: Specialisation, arch: str = "gfx942", **options):
+    """Compile `kernel` for an AMD architecture, with no GPU; returns Triton's CompiledKernel (`.asm`, `.metadata`).
+
+    Raises:
+        RuntimeError: this process runs under TRITON_INTERPRET=1.
+    """
+    if _ENV_INTERPRET:
+        raise RuntimeError("a process started with TRITON_INTERPRET=1 cannot compile; unset it, or compile in a worker")
+    fn = kernel
+    while not isinstance(fn, JITFunction):
+        fn = fn.fn
+    source = ASTSource(fn=fn, signature=spec.signature, constexprs=spec.constexprs, attrs=spec.attrs)
+    return triton.compile(source, target=target(arch), options={**spec.options, **options} or None)

@@ -1,0 +1,128 @@
+"""The interpreter's numbers, repaired.
+
+Triton's interpreter holds bfloat16 in `uint16` and fp8 in `uint8` and, in every release from 3.6 to 3.9, computes on
+those bit patterns: `v + v`, `v > 1` and `tl.dot(v, v)` of bfloat16 are garbage, conversions truncate (bfloat16) or lose
+carries (fp8: 1.99 becomes 1.0), and a false `tl.device_assert` is ignored.  `install()` replaces the few builder methods
+concerned: bfloat16 is computed in float32 and rounded once to nearest even, as the hardware does; conversions are
+PyTorch's.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from functools import cache
+
+import numpy as np
+import torch
+import triton.language as tl
+from triton.runtime import interpreter
+from triton.runtime.interpreter import InterpreterBuilder, TensorHandle
+
+_TORCH_DTYPE = {
+    tl.float64: torch.float64,
+    tl.float32: torch.float32,
+    tl.float16: torch.float16,
+    tl.bfloat16: torch.bfloat16,
+    tl.float8e4nv: torch.float8_e4m3fn,
+    tl.float8e5: torch.float8_e5m2,
+    tl.float8e4b8: torch.float8_e4m3fnuz,
+    tl.float8e5b16: torch.float8_e5m2fnuz,
+}
+_TORCH_BITS = {8: torch.uint8, 16: torch.int16, 32: torch.int32, 64: torch.int64}
+_BITWISE = (np.bitwise_and, np.bitwise_or, np.bitwise_xor)
+_COMPARISONS = (np.less, np.less_equal, np.greater, np.greater_equal, np.equal, np.not_equal)
+
+_stock_convert_float = interpreter._convert_float
+
+
+def _bits_as(array: np.ndarray, kind: str, bitwidth: int) -> np.ndarray:
+    return array.view(np.dtype(f"{kind}{bitwidth // 8}"))
+
+
+def _convert_float(data, source, target, rounding_mode):
+    """Convert between floating-point types by way of torch: round to nearest even, saturation and NaN as torch has them."""
+    if source not in _TORCH_DTYPE or target not in _TORCH_DTYPE:
+        return _stock_convert_float(data, source, target, rounding_mode)
+    data = np.asarray(data)
+    signed = "u" if source.primitive_bitwidth == 8 else "i"  # torch has no 16-bit unsigned arithmetic type to view from
+    bits = torch.from_numpy(_bits_as(data.copy(), signed, source.primitive_bitwidth))
+    converted = bits.view(_TORCH_DTYPE[source]).to(_TORCH_DTYPE[target])
+    out = converted.view(_TORCH_BITS[target.primitive_bitwidth]).numpy()
+    return _bits_as(out, "u", target.primitive_bitwidth).reshape(data.shape)
+
+
+def _is_bf16_bits(handle) -> bool:
+    return (
+        isinstance(handle, TensorHandle)
+        and handle.dtype.scalar == tl.bfloat16
+        and np.asarray(handle.data).dtype == np.uint16
+    )
+
+
+def _widen(handle):
+    """bfloat16 bits as float32; anything else unchanged."""
+    if not _is_bf16_bits(handle):
+        return handle
+    return TensorHandle((np.asarray(handle.data).astype(np.uint32) << 16).view(np.float32), tl.float32)
+
+
+def _round(handle):
+    """float32 rounded to bfloat16 bits."""
+    return TensorHandle(_convert_float(np.asarray(handle.data, np.float32), tl.float32, tl.bfloat16, None), tl.bfloat16)
+
+
+def _repaired_binary(stock):
+    def binary_op(self, lhs, rhs, op):
+        if op in _BITWISE or not (_is_bf16_bits(lhs) or _is_bf16_bits(rhs)):
+            return stock(self, lhs, rhs, op)
+        if op in _COMPARISONS:
+            return TensorHandle(op(_widen(lhs).data, _widen(rhs).data), tl.int1)
+        return _round(stock(self, _widen(lhs), _widen(rhs), op))
+
+    return binary_op
+
+
+def _repaired_unary(stock):
+    def unary_op(self, arg, op):
+        return _round(stock(self, _widen(arg), op)) if _is_bf16_bits(arg) else stock(self, arg, op)
+
+    return unary_op
+
+
+def _repaired_ternary(stock):
+    def ternary_op(self, first, second, third, op):
+        if op is np.where or not (_is_bf16_bits(second) or _is_bf16_bits(third)):  # where only selects: bits are fine
+            return stock(self, first, second, third, op)
+        return _round(stock(self, _widen(first), _widen(second), _widen(third), op))
+
+    return ternary_op
+
+
+def _repaired_fma(stock):
+    def create_fma(self, x, y, z):
+        return _round(stock(self, _widen(x), _widen(y), _widen(z))) if _is_bf16_bits(z) else stock(self, x, y, z)
+
+    return create_fma
+
+
+def _repaired_dot(stock):
+    def create_dot(self, a, b, accumulator, *rest):
+        return stock(self, _widen(a), _widen(b), accumulator, *rest)
+
+    return create_dot
+
+
+@cache
+def install() -> None:
+    """Repair the interpreter of this process; calling it again does nothing."""
+    interpreter._convert_float = _convert_float
+    for name, repaired in (
+        ("binary_op", _repaired_binary),
+        ("unary_op", _repaired_unary),
+        ("ternary_op", _repaired_ternary),
+        ("create_fma", _repaired_fma),
+        ("create_dot", _repaired_dot),
+    ):
+        setattr(InterpreterBuilder, name, repaired(getattr(InterpreterBuilder, name)))
+    builder = interpreter.interpreter_builder
+    builder.options = dataclasses.replace(builder.options, debug=True)  # a false device_assert raises
