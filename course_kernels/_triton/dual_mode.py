@@ -1,9 +1,9 @@
 """One decorated kernel, two uses, one process: interpreted on CPU tensors, compiled for AMD.
 
-`@triton.jit` makes a `JITFunction`.  After `enable()`, launching it on CPU tensors runs an interpreted twin made from the
-same Python function; launching it on GPU tensors goes to the GPU as ever.  No environment variable is set, so the same
-object can also be compiled for any AMD architecture (`specialise`, `compile`), which a process that was started with
-`TRITON_INTERPRET=1` cannot do: there `tl.sum` and its kin are themselves interpreted.
+`@triton.jit` makes a `JITFunction`.  After `enable()`, launching it on CPU tensors runs an interpreted twin made from
+the same Python function; launching it on GPU tensors goes to the GPU as ever.  No environment variable is set, so the
+same object can also be compiled for any AMD architecture (`specialise`, `compile`), which a process that was started
+with `TRITON_INTERPRET=1` cannot do: there `tl.sum` and its kin are themselves interpreted.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 import triton
+import triton.language as tl
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource, make_backend
 from triton.runtime.interpreter import InterpretedFunction
@@ -23,7 +24,7 @@ from triton.runtime.jit import JITFunction, create_function_from_signature
 from course_kernels._triton import hooks
 
 _enabled = False
-_ENV_INTERPRET = bool(triton.knobs.runtime.interpret)  # as it was when triton's own functions were decorated
+_ENV_INTERPRET = isinstance(tl.sum, InterpretedFunction)  # the variable as it was when triton was imported
 _stock_run, _stock_call = JITFunction.run, JITFunction.__call__
 
 

@@ -466,7 +466,7 @@ def _compile_and_exec(self, tree):
         if hasattr(interpreter, name):
             self.fn.__globals__.setdefault(name, getattr(interpreter, name))
     local: dict[str, Any] = dict(self.kwargs)
-    exec(compile(tree, filename=self.filename, mode="exec"), self.fn.__globals__, local)  # noqa: S102
+    exec(compile(tree, filename=self.filename, mode="exec"), self.fn.__globals__, local)
     return local[self.fn.__name__]
 
 

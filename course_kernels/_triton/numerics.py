@@ -1,10 +1,10 @@
 """The interpreter's numbers, repaired.
 
 Triton's interpreter holds bfloat16 in `uint16` and fp8 in `uint8` and, in every release from 3.6 to 3.9, computes on
-those bit patterns: `v + v`, `v > 1` and `tl.dot(v, v)` of bfloat16 are garbage, conversions truncate (bfloat16) or lose
-carries (fp8: 1.99 becomes 1.0), and a false `tl.device_assert` is ignored.  `install()` replaces the few builder methods
-concerned: bfloat16 is computed in float32 and rounded once to nearest even, as the hardware does; conversions are
-PyTorch's.
+those bit patterns: `v + v`, `v > 1`, `tl.sum(v)` and `tl.dot(v, v)` of bfloat16 are garbage, conversions truncate
+(bfloat16) or lose carries (fp8: 1.99 becomes 1.0), and a false `tl.device_assert` is ignored.  `install()` replaces
+the few methods concerned: bfloat16 is computed in float32 and rounded once to nearest even, as the hardware does;
+conversions are PyTorch's.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 import torch
 import triton.language as tl
 from triton.runtime import interpreter
-from triton.runtime.interpreter import InterpreterBuilder, TensorHandle
+from triton.runtime.interpreter import InterpreterBuilder, ReduceOps, ScanOps, TensorHandle
 
 _TORCH_DTYPE = {
     tl.float64: torch.float64,
@@ -40,7 +40,7 @@ def _bits_as(array: np.ndarray, kind: str, bitwidth: int) -> np.ndarray:
 
 
 def _convert_float(data, source, target, rounding_mode):
-    """Convert between floating-point types by way of torch: round to nearest even, saturation and NaN as torch has them."""
+    """Convert between floating-point types by way of torch: nearest even, saturation and NaN as torch has them."""
     if source not in _TORCH_DTYPE or target not in _TORCH_DTYPE:
         return _stock_convert_float(data, source, target, rounding_mode)
     data = np.asarray(data)
@@ -112,6 +112,27 @@ def _repaired_dot(stock):
     return create_dot
 
 
+def _repaired_reduction(stock):
+    def reduction(self, tensor, *args, **kwargs):
+        if not _is_bf16_bits(tensor.handle):
+            return stock(self, tensor, *args, **kwargs)
+        wide = tl.core.tensor(_widen(tensor.handle), tl.block_type(tl.float32, list(tensor.shape)))
+        result = stock(self, wide, *args, **kwargs)
+        if isinstance(result, (tuple, list)):
+            return type(result)(_narrow(item) for item in result)
+        return _narrow(result)
+
+    return reduction
+
+
+def _narrow(tensor):
+    """A float32 result back in bfloat16; the int32 indices of argmax unchanged."""
+    if tensor.dtype.scalar != tl.float32:
+        return tensor
+    block = tl.block_type(tl.bfloat16, list(tensor.shape)) if tensor.shape else tl.bfloat16
+    return tl.core.tensor(_round(tensor.handle), block)
+
+
 @cache
 def install() -> None:
     """Repair the interpreter of this process; calling it again does nothing."""
@@ -124,5 +145,8 @@ def install() -> None:
         ("create_dot", _repaired_dot),
     ):
         setattr(InterpreterBuilder, name, repaired(getattr(InterpreterBuilder, name)))
+    for owner, names in ((ReduceOps, ("sum", "min_max")), (ScanOps, ("cumsum", "cumprod"))):
+        for name in names:
+            setattr(owner, name, _repaired_reduction(getattr(owner, name)))
     builder = interpreter.interpreter_builder
     builder.options = dataclasses.replace(builder.options, debug=True)  # a false device_assert raises
