@@ -1,0 +1,49 @@
+# Every command of the course. `make help` lists them.
+#   make lab PORT=8890 BROWSER=no     another port; no browser (on a server)
+#   make setup TORCH=cpu              cpu, rocm or cuda instead of what the machine suggests; auto looks again
+#   make setup ROCM=7.1               another ROCm version of PyTorch's wheels
+#   make setup PYTHON=python3.12      another Python (3.11 or newer)
+
+PYTHON ?= python3
+PORT ?= 8888
+BIN := .venv/bin
+PYTEST := $(BIN)/python -m pytest -q
+NBVAL := $(PYTEST) --nbval -n 2 --dist loadfile
+LAB := $(BIN)/jupyter lab --ServerApp.root_dir="$(CURDIR)" --LabApp.default_url=/lab/tree/notebooks/00_start_here.ipynb
+export TORCH ROCM
+
+.DEFAULT_GOAL := help
+.PHONY: help setup lab test test-full test-gpu lessons lint clean
+
+help:  ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+
+setup:  ## install everything into .venv; quick when nothing has changed
+	@$(PYTHON) scripts/setup.py
+
+lab: setup  ## open the course in JupyterLab
+	@$(LAB) --port=$(PORT) $(if $(filter no,$(BROWSER)),--no-browser) $(if $(filter 0,$(shell id -u)),--allow-root)
+
+test: setup lint  ## the whole test suite but the slow tests
+	$(PYTEST) -n 2 tests
+	$(PYTEST) exercises
+	$(NBVAL) notebooks solutions
+	$(BIN)/course build --check
+	$(BIN)/course mutants
+
+test-full: test  ## also the slow tests
+	$(PYTEST) -n 2 -m slow tests
+
+test-gpu: setup  ## only the tests that need a GPU
+	$(PYTEST) -m gpu tests
+
+lessons: setup  ## build notebooks/, exercises/ and solutions/ from course_lessons/
+	$(BIN)/course build
+
+lint: setup  ## check the style of the code
+	$(BIN)/ruff check --quiet
+	$(BIN)/ruff format --check --quiet
+
+clean:  ## remove caches and build files; keeps .venv and your work
+	@rm -rf .pytest_cache .ruff_cache .hypothesis build *.egg-info
+	@find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +
