@@ -1,0 +1,34 @@
+"""Triton kernels for AMD GPUs: one file, one family, one lesson.
+
+Where no Triton kernel can run, the same functions take the PyTorch reference (see `backend`).
+"""
+
+from course_kernels import backend as _backend
+from course_kernels.backend import current_backend, info, set_backend, use_backend
+
+if _backend.triton is None:
+    from course_kernels._stand_in import triton_importable as _importing_kernels
+else:
+    from contextlib import nullcontext as _importing_kernels
+
+    if _backend.dual_mode.env_interpret():  # a user's own TRITON_INTERPRET=1: numbers must be right there too
+        from course_kernels._triton import numerics as _numerics
+
+        _numerics.install()
+
+with _importing_kernels():
+    from course_kernels.layer_norm import add_layer_norm, layer_norm
+    from course_kernels.rms_norm import add_rms_norm, rms_norm
+    from course_kernels.vector_add import vector_add
+
+__all__ = [
+    "add_layer_norm",
+    "add_rms_norm",
+    "current_backend",
+    "info",
+    "layer_norm",
+    "rms_norm",
+    "set_backend",
+    "use_backend",
+    "vector_add",
+]

@@ -1,0 +1,335 @@
+"""LayerNorm, alone and fused with the addition of the residual stream before it.
+
+    y[r, c] = x_hat[r, c] * weight[c] + bias[c],    x_hat[r, c] = (x[r, c] - mean[r]) * rstd[r]
+    mean[r] = mean_c(x[r, c]),    var[r] = mean_c((x[r, c] - mean[r])^2),    rstd[r] = 1 / sqrt(var[r] + eps)
+
+with x = round(a + residual) in the fused form, which returns that sum as well: the next layer adds to it again.
+
+Backward, with g = dy * weight:
+
+    dx = rstd * (g - mean_c(g) - x_hat * mean_c(g * x_hat)),    dweight = sum_r(dy * x_hat),    dbias = sum_r(dy)
+
+| tensor                          | shape             | dtype                                            |
+|---------------------------------|-------------------|--------------------------------------------------|
+| x, residual, y, new_residual    | (..., cols)       | float32, float16 or bfloat16, the same for all   |
+| weight, bias                    | (cols,)           | any of the three                                 |
+
+Everything is computed in float32 and rounded once, at the store.  The matrix is read once and written once: 2 * rows *
+cols * itemsize bytes; with the addition 4 times rows * cols * itemsize instead of 5.  A row that does not fit into
+registers is read twice.
+
+The variance is the mean square of what is left after subtracting a `shift` close to the mean, minus the square of the
+mean of that, `drift`.  For a row in registers the shift is the mean itself, and drift what rounding left in it (the
+corrected two-pass formula); for a long row it is the mean of the first block, so that one walk is enough.  The mean of
+the squares minus the square of the mean, without a shift, cancels to nothing as soon as the mean is large.
+
+Ba, Kiros and Hinton, "Layer Normalization", 2016; Chan, Golub and LeVeque, "Algorithms for Computing the Sample
+Variance", 1983.  The partial rows of dweight and dbias follow Triton's layer-norm tutorial, without its locks: the
+order of the additions never changes.
+"""
+
+import torch
+import triton
+import triton.language as tl
+from torch.autograd.function import once_differentiable
+
+from . import checks, launch, reference
+from .backend import uses_triton
+
+
+@triton.jit
+def _load_sum(x_ptr, residual_ptr, offs_x, offs_r, mask):
+    """x, or the rounded x + residual, in float32; masked lanes hold 0."""
+    x = tl.load(x_ptr + offs_x, mask=mask, other=0.0).to(tl.float32)
+    if residual_ptr is not None:
+        x += tl.load(residual_ptr + offs_r, mask=mask, other=0.0).to(tl.float32)
+        x = x.to(x_ptr.dtype.element_ty).to(tl.float32)  # the next layer sees the rounded sum: normalise the same
+    return x
+
+
+@triton.jit
+def _normalise(x, mask, cols, eps):
+    """x_hat and rstd of a tile of whole rows."""
+    shift = tl.sum(x, axis=1, keep_dims=True) / cols
+    centred = tl.where(mask, x - shift, 0.0)  # without the mask each padded lane would add shift**2 to the variance
+    drift = tl.sum(centred, axis=1, keep_dims=True) / cols
+    rstd = tl.rsqrt(tl.sum(centred * centred, axis=1, keep_dims=True) / cols - drift * drift + eps)
+    return (centred - drift) * rstd, rstd
+
+
+@triton.jit
+def layer_norm_kernel(
+    x_ptr, residual_ptr, weight_ptr, bias_ptr, y_ptr, new_residual_ptr,
+    stride_xm, stride_rm, rows, cols, eps,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
+):  # fmt: skip
+    """One program, BLOCK_M whole rows."""
+    offs_m = tl.program_id(0).to(tl.int64) * BLOCK_M + tl.arange(0, BLOCK_M)[:, None]
+    offs_n = tl.arange(0, BLOCK_N)[None, :]
+    mask_n = offs_n < cols
+    mask = (offs_m < rows) & mask_n
+
+    x = _load_sum(x_ptr, residual_ptr, offs_m * stride_xm + offs_n, offs_m * stride_rm + offs_n, mask)
+    weight = tl.load(weight_ptr + offs_n, mask=mask_n, other=0.0).to(tl.float32)
+    bias = tl.load(bias_ptr + offs_n, mask=mask_n, other=0.0).to(tl.float32)
+    x_hat, _ = _normalise(x, mask, cols, eps)
+    y = x_hat * weight + bias
+
+    offs_y = offs_m * cols + offs_n  # what is allocated here is contiguous
+    tl.store(y_ptr + offs_y, y.to(y_ptr.dtype.element_ty), mask=mask)
+    if residual_ptr is not None:
+        tl.store(new_residual_ptr + offs_y, x.to(new_residual_ptr.dtype.element_ty), mask=mask)
+
+
+@triton.jit
+def layer_norm_long_kernel(
+    x_ptr, residual_ptr, weight_ptr, bias_ptr, y_ptr, new_residual_ptr,
+    stride_xm, stride_rm, cols, eps,
+    BLOCK_N: tl.constexpr,
+):  # fmt: skip
+    """One program, one row wider than BLOCK_N: first the statistics, then the result."""
+    row = tl.program_id(0).to(tl.int64)
+    offs = tl.arange(0, BLOCK_N)
+    first = _load_sum(x_ptr, residual_ptr, row * stride_xm + offs, row * stride_rm + offs, offs < cols)
+    shift = tl.sum(first, axis=0) / BLOCK_N
+
+    sums = tl.zeros((BLOCK_N,), tl.float32)
+    squares = tl.zeros((BLOCK_N,), tl.float32)
+    for start in range(0, cols, BLOCK_N):
+        offs_n = start + offs
+        mask = offs_n < cols
+        x = _load_sum(x_ptr, residual_ptr, row * stride_xm + offs_n, row * stride_rm + offs_n, mask)
+        centred = tl.where(mask, x - shift, 0.0)
+        sums += centred
+        squares += centred * centred
+    drift = tl.sum(sums, axis=0) / cols
+    rstd = tl.rsqrt(tl.sum(squares, axis=0) / cols - drift * drift + eps)
+
+    for start in range(0, cols, BLOCK_N):
+        offs_n = start + offs
+        mask = offs_n < cols
+        x = _load_sum(x_ptr, residual_ptr, row * stride_xm + offs_n, row * stride_rm + offs_n, mask)
+        weight = tl.load(weight_ptr + offs_n, mask=mask, other=0.0).to(tl.float32)
+        bias = tl.load(bias_ptr + offs_n, mask=mask, other=0.0).to(tl.float32)
+        y = (x - shift - drift) * rstd * weight + bias
+        tl.store(y_ptr + row * cols + offs_n, y.to(y_ptr.dtype.element_ty), mask=mask)
+        if residual_ptr is not None:
+            new_residual = x.to(new_residual_ptr.dtype.element_ty)
+            tl.store(new_residual_ptr + row * cols + offs_n, new_residual, mask=mask)
+
+
+@triton.jit
+def layer_norm_backward_kernel(
+    dy_ptr, d_new_residual_ptr, x_ptr, weight_ptr, dx_ptr, dweight_rows_ptr, dbias_rows_ptr,
+    stride_xm, rows, cols, eps,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
+):  # fmt: skip
+    """A resident program: tile after tile of whole rows; at the end one partial row of dweight and of dbias."""
+    pid = tl.program_id(0)
+    offs_n = tl.arange(0, BLOCK_N)[None, :]
+    mask_n = offs_n < cols
+    weight = tl.load(weight_ptr + offs_n, mask=mask_n, other=0.0).to(tl.float32)
+    dweight = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
+    dbias = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
+
+    for start in range(pid * BLOCK_M, rows, tl.num_programs(0) * BLOCK_M):
+        offs_m = start + tl.arange(0, BLOCK_M)[:, None].to(tl.int64)
+        mask = (offs_m < rows) & mask_n
+        offs_y = offs_m * cols + offs_n
+        x = tl.load(x_ptr + offs_m * stride_xm + offs_n, mask=mask, other=0.0).to(tl.float32)
+        dy = tl.load(dy_ptr + offs_y, mask=mask, other=0.0).to(tl.float32)
+
+        x_hat, rstd = _normalise(x, mask, cols, eps)  # cheaper than having stored mean and rstd
+        g = dy * weight
+        mean_g = tl.sum(g, axis=1, keep_dims=True) / cols
+        projection = tl.sum(g * x_hat, axis=1, keep_dims=True) / cols
+        dx = rstd * (g - mean_g - x_hat * projection)
+        if d_new_residual_ptr is not None:  # the sum was an output too: its gradient joins
+            dx += tl.load(d_new_residual_ptr + offs_y, mask=mask, other=0.0).to(tl.float32)
+        tl.store(dx_ptr + offs_y, dx.to(dx_ptr.dtype.element_ty), mask=mask)
+        dweight += dy * x_hat
+        dbias += dy
+
+    offs_p = pid.to(tl.int64) * cols + offs_n
+    tl.store(dweight_rows_ptr + offs_p, tl.sum(dweight, axis=0, keep_dims=True), mask=mask_n)
+    tl.store(dbias_rows_ptr + offs_p, tl.sum(dbias, axis=0, keep_dims=True), mask=mask_n)
+
+
+@triton.jit
+def layer_norm_long_statistics_kernel(
+    dy_ptr, x_ptr, weight_ptr, statistics_ptr,
+    stride_xm, rows, cols, eps,
+    BLOCK_N: tl.constexpr,
+):  # fmt: skip
+    """One program, one long row: the four numbers that its gradient needs, mean, rstd, mean(g) and mean(g * x_hat)."""
+    row = tl.program_id(0).to(tl.int64)
+    offs = tl.arange(0, BLOCK_N)
+    shift = (
+        tl.sum(tl.load(x_ptr + row * stride_xm + offs, mask=offs < cols, other=0.0).to(tl.float32), axis=0) / BLOCK_N
+    )
+
+    sums = tl.zeros((BLOCK_N,), tl.float32)
+    squares = tl.zeros((BLOCK_N,), tl.float32)
+    gs = tl.zeros((BLOCK_N,), tl.float32)
+    products = tl.zeros((BLOCK_N,), tl.float32)
+    for start in range(0, cols, BLOCK_N):
+        offs_n = start + offs
+        mask = offs_n < cols
+        x = tl.load(x_ptr + row * stride_xm + offs_n, mask=mask, other=0.0).to(tl.float32)
+        dy = tl.load(dy_ptr + row * cols + offs_n, mask=mask, other=0.0).to(tl.float32)
+        g = dy * tl.load(weight_ptr + offs_n, mask=mask, other=0.0).to(tl.float32)
+        centred = tl.where(mask, x - shift, 0.0)
+        sums += centred
+        squares += centred * centred
+        gs += g
+        products += g * centred
+
+    drift = tl.sum(sums, axis=0) / cols
+    rstd = tl.rsqrt(tl.sum(squares, axis=0) / cols - drift * drift + eps)
+    mean_g = tl.sum(gs, axis=0) / cols
+    tl.store(statistics_ptr + row, shift + drift)
+    tl.store(statistics_ptr + rows + row, rstd)
+    tl.store(statistics_ptr + 2 * rows + row, mean_g)
+    tl.store(statistics_ptr + 3 * rows + row, (tl.sum(products, axis=0) / cols - drift * mean_g) * rstd)
+
+
+@triton.jit
+def layer_norm_long_backward_kernel(
+    dy_ptr, d_new_residual_ptr, x_ptr, weight_ptr, statistics_ptr, dx_ptr, dweight_rows_ptr, dbias_rows_ptr,
+    stride_xm, rows, cols,
+    BLOCK_N: tl.constexpr,
+):  # fmt: skip
+    """One program, BLOCK_N columns of every n-th long row: dx, and one piece of the partial rows."""
+    offs_n = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)
+    mask = offs_n < cols
+    weight = tl.load(weight_ptr + offs_n, mask=mask, other=0.0).to(tl.float32)
+    dweight = tl.zeros((BLOCK_N,), tl.float32)
+    dbias = tl.zeros((BLOCK_N,), tl.float32)
+
+    for m in range(tl.program_id(1), rows, tl.num_programs(1)):
+        row = tl.cast(m, tl.int64)
+        mean, rstd = tl.load(statistics_ptr + row), tl.load(statistics_ptr + rows + row)
+        mean_g, projection = tl.load(statistics_ptr + 2 * rows + row), tl.load(statistics_ptr + 3 * rows + row)
+        x = tl.load(x_ptr + row * stride_xm + offs_n, mask=mask, other=0.0).to(tl.float32)
+        dy = tl.load(dy_ptr + row * cols + offs_n, mask=mask, other=0.0).to(tl.float32)
+        x_hat = (x - mean) * rstd
+        dx = rstd * (dy * weight - mean_g - x_hat * projection)
+        if d_new_residual_ptr is not None:
+            dx += tl.load(d_new_residual_ptr + row * cols + offs_n, mask=mask, other=0.0).to(tl.float32)
+        tl.store(dx_ptr + row * cols + offs_n, dx.to(dx_ptr.dtype.element_ty), mask=mask)
+        dweight += dy * x_hat
+        dbias += dy
+
+    offs_p = tl.program_id(1).to(tl.int64) * cols + offs_n
+    tl.store(dweight_rows_ptr + offs_p, dweight, mask=mask)
+    tl.store(dbias_rows_ptr + offs_p, dbias, mask=mask)
+
+
+def layer_norm_forward(x, residual, weight, bias, eps):
+    """y and, given a residual, x + residual. x, residual: (rows, cols)."""
+    rows, cols = x.shape
+    y = torch.empty((rows, cols), dtype=x.dtype, device=x.device)
+    new_residual = None if residual is None else torch.empty_like(y)
+    tensors = x, residual, weight, bias, y, new_residual
+    strides = x.stride(0), 0 if residual is None else residual.stride(0)
+    with torch.cuda.device_of(x):
+        if cols <= launch.MAX_ROW:
+            grid, meta = launch.whole_rows(x)
+            layer_norm_kernel[grid](*tensors, *strides, rows, cols, eps, **meta)
+        else:
+            grid, meta = launch.long_rows(x)
+            layer_norm_long_kernel[grid](*tensors, *strides, cols, eps, **meta)
+    return y, new_residual
+
+
+def layer_norm_backward(dy, d_new_residual, x, weight, eps):
+    """dx, dweight, dbias. dy, d_new_residual: (rows, cols), contiguous, or None; x: the matrix that was normalised."""
+    rows, cols = x.shape
+    dx = torch.empty_like(dy)
+    with torch.cuda.device_of(x):
+        if cols <= launch.MAX_ROW_BACKWARD:
+            grid, meta = launch.resident_rows(x)
+            dweight_rows, dbias_rows = torch.empty((2, grid[0], cols), dtype=torch.float32, device=x.device)
+            tensors = dy, d_new_residual, x, weight, dx, dweight_rows, dbias_rows
+            layer_norm_backward_kernel[grid](*tensors, x.stride(0), rows, cols, eps, **meta)
+        else:
+            statistics = torch.empty((4, rows), dtype=torch.float32, device=x.device)
+            grid, meta = launch.long_rows(x, backward=True)
+            layer_norm_long_statistics_kernel[grid](dy, x, weight, statistics, x.stride(0), rows, cols, eps, **meta)
+
+            grid, meta = launch.column_blocks(x)
+            dweight_rows, dbias_rows = torch.empty((2, grid[1], cols), dtype=torch.float32, device=x.device)
+            tensors = dy, d_new_residual, x, weight, statistics, dx, dweight_rows, dbias_rows
+            layer_norm_long_backward_kernel[grid](*tensors, x.stride(0), rows, cols, **meta)
+    return dx, dweight_rows.sum(dim=0), dbias_rows.sum(dim=0)
+
+
+class LayerNorm(torch.autograd.Function):
+    """Both forms: y without a residual, (y, new_residual) with one. x, residual: (rows, cols)."""
+
+    @staticmethod
+    def forward(ctx, x, residual, weight, bias, eps):
+        y, new_residual = layer_norm_forward(x, residual, weight, bias, eps)
+        ctx.save_for_backward(x if residual is None else new_residual, weight)
+        ctx.eps, ctx.bias_dtype = eps, bias.dtype
+        return y if residual is None else (y, new_residual)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, dy, d_new_residual=None):
+        normalised, weight = ctx.saved_tensors
+        fused = d_new_residual is not None
+        d_new_residual = d_new_residual.contiguous() if fused else None
+        dx, dweight, dbias = layer_norm_backward(dy.contiguous(), d_new_residual, normalised, weight, ctx.eps)
+        return dx, dx if fused else None, dweight.to(weight.dtype), dbias.to(ctx.bias_dtype), None
+
+
+def layer_norm(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, eps: float = 1e-5) -> torch.Tensor:
+    """LayerNorm over the last dimension: (x - mean(x)) / sqrt(var(x) + eps) * weight + bias; differentiable.
+
+    Args:
+        x: (..., cols); float32, float16 or bfloat16; unit stride along the row, one stride from row to row.
+        weight, bias: (cols,); any of the three dtypes, contiguous.
+        eps: added to the variance (that of the population, divided by cols), inside the root.
+
+    Returns:
+        Shape and dtype of x.
+
+    Raises:
+        TypeError: another dtype.
+        ValueError: weight or bias does not fit the row, tensors on different devices, or strides other than the above.
+    """
+    checks.floating(x=x, weight=weight, bias=bias)
+    checks.row_vectors(x, weight=weight, bias=bias)
+    x_rows = checks.rows_of(x=x)
+    if x.numel() == 0 or not uses_triton(x):
+        return reference.layer_norm(x, weight, bias, eps)
+    return LayerNorm.apply(x_rows, None, weight, bias, eps).view(x.shape)
+
+
+def add_layer_norm(
+    x: torch.Tensor, residual: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, eps: float = 1e-5
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Add x to the residual stream and normalise the sum; differentiable in x, residual, weight and bias.
+
+    Args:
+        x: (..., cols); float32, float16 or bfloat16; unit stride along the row, one stride from row to row.
+        residual: shape, dtype and device of x; its own strides. Not modified.
+        weight, bias: (cols,); any of the three dtypes, contiguous.
+        eps: added to the variance, inside the root.
+
+    Returns:
+        (y, new_residual): new_residual = x + residual, rounded to their dtype; y = layer_norm(new_residual, ...).
+
+    Raises:
+        TypeError: another dtype, or x and residual of two.
+        ValueError: shapes that do not fit, tensors on different devices, or strides other than the above.
+    """
+    checks.floating(x=x, residual=residual, weight=weight, bias=bias)
+    checks.same_shape_and_dtype(x=x, residual=residual)
+    checks.row_vectors(x, weight=weight, bias=bias)
+    x_rows, residual_rows = checks.rows_of(x=x), checks.rows_of(residual=residual)
+    if x.numel() == 0 or not uses_triton(x):
+        return reference.add_layer_norm(x, residual, weight, bias, eps)
+    y, new_residual = LayerNorm.apply(x_rows, residual_rows, weight, bias, eps)
+    return y.view(x.shape), new_residual.view(x.shape)
