@@ -92,6 +92,13 @@ class Lesson:
         """Stub and solution of each exercise, from exercises.py."""
         return source.answers(self.file("exercises.py")) if self.exercises else {}
 
+    def is_built_in(self, folder: Path) -> bool:
+        """Whether the lesson's notebooks belong into `folder`'s notebooks/, exercises/ and solutions/."""
+        try:
+            return self.root.samefile(folder)
+        except LessonError:
+            return False
+
     def file(self, name: str) -> Path:
         """Return the path of one source file; `LessonError` when it is missing."""
         path = self.path / name
@@ -104,8 +111,11 @@ class Lesson:
         return self.root / folder / f"{self.name}.ipynb"
 
     def _module(self, name: str) -> ModuleType:
-        self.file(f"{name}.py")
-        return importlib.import_module(f"{self.package}.{name}")
+        path = self.file(f"{name}.py")
+        try:
+            return importlib.import_module(f"{self.package}.{name}")
+        except Exception as error:  # whatever an author's module raises
+            raise LessonError(f"{path} can't be imported: {type(error).__name__}: {error}") from error
 
 
 def all() -> list[Lesson]:

@@ -1,0 +1,1 @@
+"""A lesson with two exercises."""
