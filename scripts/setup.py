@@ -146,7 +146,10 @@ def install_torch(build: str, pins: dict[str, str], rocm: str) -> None:
         # The local version "+cpu" keeps pip from taking the CUDA build when this index cannot be reached. Without
         # dependencies, torch is the only name looked up there; no retries, so that an unreachable index costs seconds.
         index = "https://download.pytorch.org/whl/cpu"
-        hint = f"Is {index} out of reach? `pip download` the wheel elsewhere and set PIP_FIND_LINKS to its folder."
+        hint = (
+            f"Is {index} out of reach? Put the wheel into a folder and set PIP_FIND_LINKS to it; or `make setup "
+            "TORCH=cuda` takes the CUDA build from the ordinary index: it works without a GPU and is several GB larger."
+        )
         once = ("--retries", "0", "--timeout", "15")
         pip("install", "--no-deps", f"torch=={version}+cpu", "--extra-index-url", index, *once, hint=hint)
 
@@ -228,8 +231,8 @@ def pip(*arguments: str, hint: str = "") -> None:
             show_progress(line)
     show_progress("")
     if process.wait():
-        errors = [line for line in lines if "ERROR" in line] or lines[-5:]
-        raise SetupError("\n".join([f"`pip {' '.join(arguments)}` failed:", *errors, hint, f"The whole log: {LOG}"]))
+        errors = [line for line in lines if line.startswith("ERROR")][-1:] or lines[-5:]
+        raise SetupError("\n".join([f"`pip {' '.join(arguments)}` failed.", *errors, hint, f"The whole log: {LOG}"]))
 
 
 def show_progress(line: str) -> None:
