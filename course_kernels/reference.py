@@ -93,3 +93,8 @@ def clamp(x: Tensor, lo: float, hi: float) -> Tensor:
 def distance(x: Tensor, y: Tensor) -> Tensor:
     """|x - y|"""
     return (x - y).abs()
+
+
+def row_mean_square(x: Tensor) -> Tensor:
+    """mean(x^2) over the last dimension, in float32"""
+    return x.double().square().mean(dim=-1).float()
