@@ -94,6 +94,11 @@ class Launch:
     meta: dict[str, Any] = field(default_factory=dict)
     grid: tuple[int, int, int] = (0, 0, 0)
 
+    @property
+    def tensors(self) -> dict[str, torch.Tensor]:
+        """The tensors given, by the name that `Access.tensor` uses."""
+        return {name: tensor for key, value in self.args.items() for name, tensor in _tensors(key, value)}
+
 
 class Observer(Protocol):
     """Any of these methods may be left out."""

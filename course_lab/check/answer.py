@@ -1,0 +1,117 @@
+"""A learner's answer as text: cleaned, compared with the stub, parsed, executed so that its lines can be shown."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import linecache
+import math
+import re
+import sys
+import types
+from dataclasses import dataclass
+
+import torch
+import triton
+import triton.language as tl
+
+_MAGIC = re.compile(r"\s*%%exercise\b[^\n]*")
+GIVEN = {"torch": torch, "triton": triton, "tl": tl, "math": math}
+
+
+def filename(number: str) -> str:
+    """The name under which an answer's lines appear in tracebacks."""
+    return f"<exercise {number}>"
+
+
+def clean(code: str) -> str:
+    """The code as Python. A first line `%%exercise 2.1` becomes empty, so that line numbers are those of the cell."""
+    return _MAGIC.sub("", code, count=1) if _MAGIC.match(code) else code
+
+
+def normalised(code: str) -> str:
+    """The code without magic line, trailing blanks and blank lines around it: equal when nothing was really changed."""
+    return "\n".join(line.rstrip() for line in clean(code).strip("\n").splitlines()).strip("\n")
+
+
+def digest(code: str) -> str:
+    """A short name for this version of the answer."""
+    return hashlib.sha256(normalised(code).encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True)
+class SyntaxProblem:
+    """Where Python stops understanding the answer. column counts from 0."""
+
+    message: str
+    line: int
+    column: int
+    text: str
+
+
+def parse(code: str) -> ast.Module | SyntaxProblem:
+    """The syntax tree, or where and why there is none."""
+    code = clean(code)
+    try:
+        return ast.parse(code)
+    except SyntaxError as error:
+        text = (error.text or "").rstrip("\n")
+        return SyntaxProblem(error.msg, error.lineno or 1, max((error.offset or 1) - 1, 0), text)
+    except ValueError as error:  # a null byte
+        return SyntaxProblem(str(error), 1, 0, "")
+
+
+def _kernel_nodes(tree: ast.Module) -> list[ast.FunctionDef]:
+    """The functions that are decorated with triton.jit (bare, called, or imported as jit)."""
+
+    def is_jit(node: ast.expr) -> bool:
+        node = node.func if isinstance(node, ast.Call) else node
+        return (isinstance(node, ast.Attribute) and node.attr == "jit") or (
+            isinstance(node, ast.Name) and node.id == "jit"
+        )
+
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+    return [function for function in functions if any(is_jit(decorator) for decorator in function.decorator_list)]
+
+
+def kernels(tree: ast.Module) -> list[str]:
+    """Names of the answer's kernels."""
+    return [node.name for node in _kernel_nodes(tree)]
+
+
+def integers(tree: ast.AST) -> dict[int, int]:
+    """Every integer above 2 that is written in the code, with the line of its first occurrence."""
+    found: dict[int, int] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and type(node.value) is int and node.value > 2:
+            found[node.value] = min(found.get(node.value, node.lineno), node.lineno)
+    return found
+
+
+def sizes_in_kernels(tree: ast.Module) -> dict[int, int]:
+    """Integers written inside a kernel or given to one by position, but not lengths of a `tl.arange`: likely sizes."""
+    launches = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Subscript)]
+    nodes = [*_kernel_nodes(tree), *(argument for launch in launches for argument in launch.args)]
+    found = {value: line for node in nodes for value, line in integers(node).items()}
+    calls = [node for kernel in _kernel_nodes(tree) for node in ast.walk(kernel) if isinstance(node, ast.Call)]
+    ranges = [call for call in calls if isinstance(call.func, ast.Attribute) and call.func.attr == "arange"]
+    lengths = {value for call in ranges for value in integers(call)}
+    return {value: line for value, line in found.items() if value not in lengths}
+
+
+def execute(number: str, code: str, namespace: dict | None = None) -> dict:
+    """Run an answer's code and return its namespace, in which the given names (torch, triton, tl, math) are.
+
+    The code is registered so that `inspect.getsource`, which Triton needs, and tracebacks find its lines.  Without
+    `namespace` it gets a new module of its own.
+    """
+    code, name = clean(code), filename(number)
+    linecache.cache[name] = (len(code), None, code.splitlines(keepends=True), name)
+    if namespace is None:
+        module = types.ModuleType(f"exercise_{number.replace('.', '_')}")
+        sys.modules[module.__name__] = module
+        namespace = vars(module)
+    for given, value in GIVEN.items():
+        namespace.setdefault(given, value)
+    exec(compile(code, name, "exec", dont_inherit=True), namespace)  # noqa: S102
+    return namespace

@@ -1,0 +1,405 @@
+"""From symptoms to the likely mistake: a code and a sentence that says where to look, and never what to write.
+
+`RULES` are tried in order, on the failing cases in order; the first that fits is reported.  Order matters: what surely
+explains everything else (the code did not run) comes first, what merely describes the numbers comes last.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+
+from course_kernels._triton.hooks import format_program
+from course_lab.check import answer
+from course_lab.check.sentences import Diagnosis, diagnosis, plain_exception
+from course_lab.check.verdict import CaseRun, close, numbers
+from course_lab.exercise import Exercise
+
+
+@dataclass
+class Facts:
+    """All that the rules look at.
+
+    probe: runs a failing case again; returns (the same again, masked lanes left 0), each a CaseRun.
+    """
+
+    exercise: Exercise
+    tree: ast.Module
+    runs: list[CaseRun]
+    probe: Callable[[CaseRun], tuple[CaseRun, CaseRun]]
+
+    @cached_property
+    def failing(self) -> list[CaseRun]:
+        return [run for run in self.runs if run.reached and not run.passed]
+
+    @cached_property
+    def wrong(self) -> list[CaseRun]:
+        """Failing cases whose outputs have the right form and the wrong numbers."""
+        return [run for run in self.failing if run.values_wrong]
+
+    @cached_property
+    def probed(self) -> tuple[CaseRun, CaseRun]:
+        """The first wrong case run again."""
+        return self.probe(self.wrong[0])
+
+    def argument(self, position: int) -> str:
+        names = list(inspect.signature(self.exercise.reference).parameters)
+        return names[position] if position < len(names) else f"number {position + 1}"
+
+
+def diagnose(facts: Facts) -> Diagnosis:
+    """The first rule that fits."""
+    for rule in RULES:
+        if found := rule(facts):
+            return found
+    return diagnosis("unknown")
+
+
+def own_line(stack: tuple[tuple[str, int, str], ...], number: str) -> int | None:
+    """The innermost line of the answer itself on a stack."""
+    return next((line for name, line, _ in stack if name == answer.filename(number)), None)
+
+
+# ---- the code did not get through ----------------------------------------------------------------------------------
+
+
+def died(facts: Facts) -> Diagnosis | None:
+    for run in facts.failing:
+        if run.end is not None:
+            return from_end(run.end, facts.exercise)
+    return None
+
+
+def from_end(end, exercise: Exercise) -> Diagnosis:
+    """The diagnosis for a child that died."""
+    line = own_line(end.stack, exercise.number)
+    where = f", in line {line}" if line else ""
+    if end.status == "timeout":
+        return diagnosis("timeout", limit=exercise.time_limit, where=where)
+    if end.status == "memory":
+        return diagnosis("memory", where=where)
+    return diagnosis("crash", where=where, message=end.error.message)
+
+
+def raised(facts: Facts) -> Diagnosis | None:
+    for run in facts.failing:
+        if run.seen and run.seen["error"]:
+            return diagnosis("exception", plain=plain_exception(run.seen["error"]))
+    return None
+
+
+def no_kernel(facts: Facts) -> Diagnosis | None:
+    for run in facts.failing:
+        if run.seen and run.needs_kernel and not run.own_launches:
+            defined = answer.kernels(facts.tree)
+            return diagnosis("not-launched", kernel=defined[0]) if defined else diagnosis("no-kernel")
+    return None
+
+
+def torch_result(facts: Facts) -> Diagnosis | None:
+    if any(run.values_right and run.made_by_torch for run in facts.failing):
+        return diagnosis("torch-result")
+    return None
+
+
+# ---- the wrong form ------------------------------------------------------------------------------------------------
+
+
+def wrong_form(facts: Facts) -> Diagnosis | None:
+    for run in facts.failing:
+        if not run.comparisons:
+            count = len(run.expected) - len(run.inplace)
+            wanted = "a tensor" if count == 1 else f"{count} tensors" if count else "None"
+            return diagnosis("wrong-type", entry=facts.exercise.entry, wanted=wanted, got=run.seen["returned"])
+        for i, comparison in enumerate(run.comparisons):
+            if comparison.problem:
+                output = output_name(run, i).capitalize()
+                return diagnosis(comparison.problem, output=output, wanted=comparison.wanted, got=comparison.received)
+    return None
+
+
+def output_name(run: CaseRun, number: int) -> str:
+    """'the output', 'output 2' or 'argument 3 after the call'."""
+    returned = len(run.expected) - len(run.inplace)
+    if number >= returned:
+        return f"argument {run.inplace[number - returned] + 1} after the call"
+    return "the output" if returned == 1 else f"output {number + 1}"
+
+
+def input_modified(facts: Facts) -> Diagnosis | None:
+    for run in facts.failing:
+        for change in run.modified:
+            event = run.event(change["event"])
+            where = f", in line {event[4]}" if event else ""
+            return diagnosis("input-modified", argument=facts.argument(change["position"]), where=where)
+    return None
+
+
+def too_many_launches(facts: Facts) -> Diagnosis | None:
+    for run in facts.failing:
+        if run.too_many_launches:
+            allowed = "one" if run.max_launches == 1 else run.max_launches
+            return diagnosis("too-many-launches", got=len(run.own_launches), allowed=allowed)
+    return None
+
+
+# ---- a known mistake, recognised by its numbers --------------------------------------------------------------------
+
+
+def suspects(facts: Facts) -> Diagnosis | None:
+    for suspect in facts.exercise.suspects:
+        if facts.wrong and all(_reproduces(suspect.formula, run) for run in facts.wrong):
+            return Diagnosis(suspect.code, suspect.sentence)
+    return None
+
+
+def _reproduces(formula: Callable[..., Any], run: CaseRun) -> bool:
+    args = [a.clone() if isinstance(a, torch.Tensor) else a for a in run.args]
+    result = formula(*args)
+    results = result if isinstance(result, tuple) else (result,)
+    if len(results) > len(run.comparisons):
+        return False
+    for tensor, comparison in zip(results, run.comparisons, strict=False):
+        guess = numbers(tensor)
+        if guess.shape != comparison.got.shape or not close(guess, comparison.got, run.case.atol, run.case.rtol).all():
+            return False
+    return True
+
+
+# ---- what the interpreter saw --------------------------------------------------------------------------------------
+
+
+def faults(facts: Facts) -> Diagnosis | None:
+    seen = [fault for run in facts.failing if run.seen for fault in run.seen["faults"]]
+    stores = [fault for fault in seen if fault["kind"] != "load"]
+    if not seen:
+        return None
+    fault = (stores or seen)[0]
+    about = {"program": format_program(fault["program"]), "tensor": fault["tensor"], "line": fault["line"]}
+    past_the_end = fault["partial"] or fault["first_element"] == fault["size"]
+    if fault["first_element"] < 0 or not past_the_end:
+        return diagnosis("out-of-bounds", element=fault["first_element"], size=fault["size"], **about)
+    return diagnosis("missing-load-mask" if fault["kind"] == "load" else "missing-store-mask", **about)
+
+
+def damage(facts: Facts) -> Diagnosis | None:
+    """Without the interpreter's guard (a GPU, an unknown Triton): a margin around a tensor was overwritten."""
+    for run in facts.failing:
+        if run.seen and run.seen["damage"]:
+            return Diagnosis("missing-store-mask", "Memory beside a tensor was overwritten. Which lanes may write?")
+    return None
+
+
+def same_programs(facts: Facts) -> Diagnosis | None:
+    for run in facts.wrong:
+        for launch in run.own_launches:
+            if launch["twins"]:
+                first, second = (format_program(program) for program in launch["twins"])
+                return diagnosis("program-id-unused", first=first, second=second)
+        overlap = run.seen["overlap"]
+        if overlap:
+            first, second = (format_program(program) for program in overlap["programs"])
+            about = {"element": overlap["element"], "tensor": overlap["tensor"]}
+            return diagnosis("overlapping-programs", first=first, second=second, **about)
+    return None
+
+
+def unwritten(facts: Facts) -> Diagnosis | None:
+    for run in facts.wrong:
+        if run.own_launches and all(0 in launch["grid"] for launch in run.own_launches):
+            return diagnosis("empty-grid", grid=tuple(run.own_launches[0]["grid"]))
+        for number, comparison in enumerate(run.comparisons):
+            if run.seen["writers"][number] is None:
+                if run.torch_may_finish or comparison.right:
+                    continue
+                return diagnosis("output-untouched")
+            owners = run.seen["writers"][number].numpy()
+            never = (owners < 0) & comparison.wrong
+            if never.any():
+                return _short_grid(owners, run) or _holes(never)
+    return None
+
+
+def _holes(never: np.ndarray) -> Diagnosis:
+    index = list(np.argwhere(never)[0])
+    about = {"missing": int(never.sum()), "total": never.size}
+    return diagnosis("partly-written", index=f"[{', '.join(str(i) for i in index)}]", **about)
+
+
+def _short_grid(owners: np.ndarray, run: CaseRun) -> Diagnosis | None:
+    """The written elements are a box of whole blocks, and what is missing along a dimension is less than a block."""
+    for grid in (owners.reshape(-1), owners):
+        written = grid >= 0
+        extent = [int(where.max()) + 1 if where.size else 0 for where in np.nonzero(written)]
+        if not extent or math.prod(extent) != int(written.sum()):
+            continue
+        block = _block_of_first_program(grid, run)
+        short = [d for d, size in enumerate(grid.shape) if extent[d] < size]
+        if short and all(grid.shape[d] - extent[d] < block[d] and extent[d] % block[d] == 0 for d in short):
+            d, total = short[0], grid.shape[short[0]]
+            things = "elements" if grid.ndim == 1 else f"positions along dimension {d}"
+            about = {"missing": total - extent[d], "total": total, "block": block[d], "things": things}
+            return diagnosis("grid-floor-division", **about)
+    return None
+
+
+def _block_of_first_program(owners: np.ndarray, run: CaseRun) -> list[int]:
+    """How far the stores of the program that wrote the very first element reach, along each dimension."""
+    table = run.seen["events"]
+    first = table[int(owners.flat[0])][:4]
+    events = [number for number, event in enumerate(table) if event[:4] == first]
+    return [int(where.max()) + 1 for where in np.nonzero(np.isin(owners, events))]
+
+
+def missing_other(facts: Facts) -> Diagnosis | None:
+    for run in facts.wrong[:1]:
+        lines = sorted({line for launch in run.own_launches for line in launch["unfilled"]})
+        if lines and (
+            facts.probed[1].values_right or _nan_where_finite(run) and not _nan_where_finite(facts.probed[1])
+        ):
+            return diagnosis("missing-other", line=lines[0])
+    return None
+
+
+def _nan_where_finite(run: CaseRun) -> bool:
+    return any(bool((np.isnan(c.got) & ~np.isnan(c.expected)).any()) for c in run.comparisons if not c.problem)
+
+
+def nondeterministic(facts: Facts) -> Diagnosis | None:
+    if not facts.wrong:
+        return None
+    run, again = facts.wrong[0], facts.probed[0]
+    for one, other in zip(run.outputs, again.outputs, strict=False):
+        if one.shape == other.shape and not close(numbers(one), numbers(other), 0.0, 0.0).all():
+            return diagnosis("nondeterministic")
+    return None
+
+
+# ---- what the numbers look like ------------------------------------------------------------------------------------
+
+
+def _everywhere(test: Callable[[np.ndarray, np.ndarray, CaseRun], Any], facts: Facts) -> Any:
+    """The result of `test` on the first wrong output, if it is truthy for every wrong output of every wrong case."""
+    results = [test(c.expected, c.got, run) for run in facts.wrong for c in run.comparisons if not c.right]
+    return results[0] if results and all(results) else None
+
+
+def transposed(facts: Facts) -> Diagnosis | None:
+    def test(expected, got, run):
+        if expected.ndim != 2 or min(expected.shape) < 2:
+            return False
+        rows, cols = expected.shape
+        offsets = np.arange(rows)[:, None] + cols * np.arange(cols)[None, :]  # where stores with exchanged strides go
+        legal = offsets < expected.size
+        once = legal & (np.bincount(offsets.reshape(-1))[offsets] == 1)
+        tolerance = run.case.atol, run.case.rtol
+        exchanged = once.sum() >= 4 and close(expected[once], got.reshape(-1)[offsets[once]], *tolerance).all()
+        return exchanged or close(expected.T.reshape(-1), got.reshape(-1), *tolerance).all()
+
+    return diagnosis("swapped-strides") if _everywhere(test, facts) else None
+
+
+def shifted(facts: Facts) -> Diagnosis | None:
+    def test(expected, got, run):
+        e, g = expected.reshape(-1), got.reshape(-1)
+        i = int(np.argmax(~close(e, g, run.case.atol, run.case.rtol)))
+        for j in np.flatnonzero(e == g[i])[:8]:
+            k = i - int(j)
+            there, here = (e[:-k], g[k:]) if k > 0 else (e[-k:], g[:k])
+            if k and len(here) >= 8 and close(there, here, run.case.atol, run.case.rtol).all():
+                return k
+        return 0
+
+    shift = _everywhere(test, facts)
+    return diagnosis("shifted", shift=abs(shift)) if shift else None
+
+
+def _factor(expected: np.ndarray, got: np.ndarray, run: CaseRun) -> float:
+    """The constant that the output is off by, 0.0 when there is none."""
+    usable = np.isfinite(got) & np.isfinite(expected) & (np.abs(expected) > 10 * run.case.atol + 1e-12)
+    if usable.sum() < 3 or not np.isfinite(got).all():
+        return 0.0
+    factor = float(np.median(got[usable] / expected[usable]))
+    plain = bool(close(expected * factor, got, 2 * run.case.atol, 2 * run.case.rtol).all())
+    return factor if plain and factor != 0.0 and not close(expected, got, run.case.atol, run.case.rtol).all() else 0.0
+
+
+def constant_factor(facts: Facts) -> Diagnosis | None:
+    factor = _everywhere(_factor, facts)
+    return diagnosis("constant-factor", factor=factor) if factor else None
+
+
+def row_factor(facts: Facts) -> Diagnosis | None:
+    def test(expected, got, run):
+        if expected.ndim < 2 or expected.shape[-1] < 3:
+            return False
+        rows = zip(expected.reshape(-1, expected.shape[-1]), got.reshape(-1, got.shape[-1]), strict=True)
+        return all(close(e, g, run.case.atol, run.case.rtol).all() or _factor(e, g, run) for e, g in rows)
+
+    return diagnosis("row-factor") if _everywhere(test, facts) else None
+
+
+def nearly(facts: Facts) -> Diagnosis | None:
+    def test(expected, got, run):
+        finite = np.isfinite(expected)
+        if expected.dtype.kind != "f" or not np.isfinite(got[finite]).all() or not finite.any():
+            return False
+        return np.abs(got - expected)[finite].max() <= 0.02 * np.abs(expected[finite]).max()
+
+    return diagnosis("half-accumulation") if _everywhere(test, facts) else None
+
+
+def hard_coded_kernel(facts: Facts) -> Diagnosis | None:
+    return _hard_coded(facts, answer.sizes_in_kernels(facts.tree))
+
+
+def hard_coded(facts: Facts) -> Diagnosis | None:
+    return _hard_coded(facts, answer.integers(facts.tree)) if facts.wrong else None
+
+
+def _hard_coded(facts: Facts, written: dict[int, int]) -> Diagnosis | None:
+    """A number in the code is a size of a case that passes, and of none that fails."""
+
+    def sizes(runs: list[CaseRun]) -> set[int]:
+        args = [a for run in runs for a in run.args]
+        of_tensors = {n for a in args if isinstance(a, torch.Tensor) for n in (*a.shape, a.numel())}
+        return of_tensors | {a for a in args if type(a) is int}
+
+    telling = sizes([run for run in facts.runs if run.passed]) - sizes(facts.failing)
+    for value, line in written.items():
+        if value in telling:
+            return diagnosis("hard-coded-size", size=value, line=line)
+    return None
+
+
+RULES = (
+    died,
+    raised,
+    no_kernel,
+    torch_result,
+    wrong_form,
+    input_modified,
+    too_many_launches,
+    suspects,
+    transposed,
+    hard_coded_kernel,
+    faults,
+    damage,
+    same_programs,
+    unwritten,
+    missing_other,
+    nondeterministic,
+    shifted,
+    constant_factor,
+    row_factor,
+    nearly,
+    hard_coded,
+)

@@ -1,0 +1,239 @@
+"""Grade an answer: make the inputs, run the answer in a child, compare here, explain.
+
+References, seeds, tolerances and verdicts stay in this process.  The child gets the code and the inputs.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from course_lab import engines, sandbox
+from course_lab.check import answer
+from course_lab.check.child import CASE_MARK
+from course_lab.check.diagnosis import Diagnosis, Facts, diagnose, diagnosis, from_end, own_line, plain_exception
+from course_lab.check.report import Card, CaseResult, ExerciseFailed, Report, case_result, excerpt, shorten, shown_error
+from course_lab.check.verdict import CaseRun
+from course_lab.exercise import Exercise
+
+_RUN_CASES = "course_lab.check.child:run_cases"
+_MAX_CHILDREN = 4  # after so many crashes the cases that are left are not tried
+_GPU_SECONDS = 60.0  # a fresh process must wake the device and compile
+_CARD_ARCH = "gfx942"
+
+
+def strict() -> bool:
+    """True when COURSE_STRICT=1: a wrong or missing answer raises, and nothing is shown that varies between machines."""
+    return os.environ.get("COURSE_STRICT", "") not in ("", "0")
+
+
+def grade(
+    exercise: str | Exercise,
+    code: str,
+    *,
+    strict: bool | None = None,
+    stub: str | None = None,
+    card: bool = False,
+    progress_bar: bool = False,
+) -> Report:
+    """Grade the text of an answer cell.
+
+    Args:
+        exercise: its number ("2.1"), or the exercise itself.
+        code: the cell, with or without its first line `%%exercise 2.1` (with it, line numbers are those of the cell).
+        strict: raise `ExerciseFailed` unless the answer is right (None: do not).
+        stub: the text that counts as "not attempted"; None takes the lesson's own for an exercise given by number.
+        card: add the AMD card of the kernel to the report of a right answer.
+        progress_bar: show one, on the error stream, when the check takes longer than a second.
+    """
+    if isinstance(exercise, str):
+        from course_lab import lessons
+
+        stub = lessons.stub(exercise) if stub is None else stub
+        exercise = lessons.exercise(exercise)
+    report = _grade(exercise, answer.clean(code), stub, progress_bar)
+    if card and report.passed:
+        report = replace(report, card=_card(exercise, answer.clean(code)))
+    if strict and not report.passed:
+        raise ExerciseFailed(report)
+    return report
+
+
+def _grade(exercise: Exercise, code: str, stub: str | None, progress_bar: bool) -> Report:
+    if not answer.normalised(code) or (stub is not None and answer.normalised(code) == answer.normalised(stub)):
+        return Report(exercise.number, exercise.title, "not-attempted", _not_run(exercise))
+    tree = answer.parse(code)
+    if isinstance(tree, answer.SyntaxProblem):
+        found = diagnosis("syntax-error", line=tree.line, message=tree.message)
+        return _failed(exercise, found, excerpt=excerpt(code, tree.line, tree.column))
+
+    runs = make_runs(exercise)
+    stopped = _run_on_interpreter(exercise, code, runs, progress_bar)
+    if stopped is not None:
+        return stopped
+    facts = Facts(exercise, tree, runs, lambda run: _probe(exercise, code, run))
+    found = diagnose(facts) if facts.failing else None
+    runs += _run_on_gpu(exercise, code, runs)
+    if found is None and any(not run.passed for run in runs):
+        found = diagnosis("gpu-differs", gpu=engines.gpu().name)
+    return _report(exercise, code, runs, found)
+
+
+def _not_run(exercise: Exercise) -> tuple[CaseResult, ...]:
+    return tuple(CaseResult(case.name, "not-run") for case in exercise.cases)
+
+
+def _failed(exercise: Exercise, found: Diagnosis, **shown: Any) -> Report:
+    return Report(exercise.number, exercise.title, "failed", _not_run(exercise), found, **shown)
+
+
+def _report(exercise: Exercise, code: str, runs: list[CaseRun], found: Diagnosis | None) -> Report:
+    failing = [run for run in runs if run.reached and not run.passed]
+    shown = [excerpt(code, own_line(run.end.stack, exercise.number)) for run in failing if run.end]
+    shown += [shown_error(code, run.seen["error"]) for run in failing if run.seen and run.seen["error"]]
+    return Report(
+        exercise.number,
+        exercise.title,
+        "failed" if found else "passed",
+        tuple(case_result(run, code, full=run in failing[:1]) for run in runs),
+        found,
+        shown[0] if shown else (),
+        shorten((failing or runs)[0].printed),
+    )
+
+
+# ---- the cases -----------------------------------------------------------------------------------------------------
+
+
+def make_runs(exercise: Exercise) -> list[CaseRun]:
+    """Inputs and expected outputs of every case, the same at every call."""
+    return [_make_run(exercise, case) for case in exercise.cases]
+
+
+def _make_run(exercise: Exercise, case) -> CaseRun:
+    generator = torch.Generator().manual_seed(zlib.crc32(f"{exercise.number}/{case.name}".encode()))
+    args = tuple(case.make(generator))
+    copies = [a.clone() if isinstance(a, torch.Tensor) else a for a in args]
+    result = exercise.reference(*copies)
+    outputs = () if result is None else result if isinstance(result, tuple) else (result,)
+    outputs += tuple(copies[position] for position in exercise.inplace)
+    floating = next((a.dtype for a in args if isinstance(a, torch.Tensor) and a.dtype.is_floating_point), torch.float32)
+    dtypes = tuple(floating if out.dtype == torch.float64 else out.dtype for out in outputs)
+    limits = {"torch_may_finish": exercise.torch_may_finish, "max_launches": exercise.max_launches}
+    return CaseRun(case, args, outputs, dtypes, inplace=exercise.inplace, **limits)
+
+
+def _payload(exercise: Exercise, code: str, runs: list[CaseRun], **more: Any) -> dict[str, Any]:
+    about = {"number": exercise.number, "code": code, "entry": exercise.entry, "inplace": list(exercise.inplace)}
+    return {**about, "cases": [run.args for run in runs], "device": "cpu", **more}
+
+
+def _run_on_interpreter(exercise: Exercise, code: str, runs: list[CaseRun], progress_bar: bool) -> Report | None:
+    """Fill in what the child saw. A child that dies in a case is replaced by another for the cases after it.
+
+    Returns a report when the answer cannot even be defined.
+    """
+    with _bar(len(runs), progress_bar) as advance:
+        for _ in range(_MAX_CHILDREN):
+            left = [run for run in runs if not run.reached]
+            if not left:
+                break
+            payload = _payload(exercise, code, left)
+            outcome = sandbox.run(_RUN_CASES, payload, time_limit=exercise.time_limit, on_part=advance)
+            if not outcome.parts or outcome.parts[0]["error"] or len(outcome.parts) == 1 and outcome.status == "ok":
+                return _undefined(exercise, code, outcome)
+            _fill(left, outcome)
+            if outcome.status == "timeout":
+                break
+    return None
+
+
+def _fill(runs: list[CaseRun], outcome: sandbox.Outcome) -> None:
+    printed = _printed_by_case(outcome.output)
+    records = outcome.parts[1:]
+    for i, run in enumerate(runs):
+        run.printed = printed.get(-1, "") + printed.get(i, "")
+        if i < len(records):
+            run.seen = records[i]
+        elif i == len(records) and outcome.status != "ok":
+            run.end = outcome
+
+
+def _printed_by_case(output: str) -> dict[int, str]:
+    """Output split at the child's marks; -1 is what was printed while the cell itself ran."""
+    before, *rest = re.split(rf"{CASE_MARK}(\d+)\n", output)
+    return {-1: before} | {int(number): text for number, text in zip(rest[::2], rest[1::2], strict=True)}
+
+
+def _undefined(exercise: Exercise, code: str, outcome: sandbox.Outcome) -> Report:
+    """The report on a cell that died, raised, or does not define the entry."""
+    printed = shorten(_printed_by_case(outcome.output)[-1])
+    if not outcome.parts:
+        line = own_line(outcome.stack, exercise.number)
+        return _failed(exercise, from_end(outcome, exercise), excerpt=excerpt(code, line), printed=printed)
+    problem = outcome.parts[0]["error"]
+    if problem:
+        found = diagnosis("exception", plain=plain_exception(problem))
+        return _failed(exercise, found, excerpt=shown_error(code, problem), printed=printed)
+    names = [name for name in outcome.parts[0]["defined"] if name not in answer.GIVEN]
+    found = diagnosis("no-entry", entry=exercise.entry, defined=", ".join(names) or "nothing that can be called")
+    return _failed(exercise, found, printed=printed)
+
+
+def _probe(exercise: Exercise, code: str, run: CaseRun) -> tuple[CaseRun, CaseRun]:
+    """One case run again, as it was and with masked lanes left 0."""
+    both = []
+    for poison in (True, False):
+        again = replace(run, seen=None, end=None)
+        outcome = sandbox.run(
+            _RUN_CASES, _payload(exercise, code, [again], poison=poison), time_limit=exercise.time_limit
+        )
+        _fill([again], outcome)
+        both.append(again)
+    return both[0], both[1]
+
+
+# ---- the other engines ---------------------------------------------------------------------------------------------
+
+
+def _run_on_gpu(exercise: Exercise, code: str, runs: list[CaseRun]) -> list[CaseRun]:
+    """Where there is a GPU, the cases that the interpreter passed once more, on it; only those that differ there."""
+    gpu = engines.gpu() if engines.device() != "cpu" else None
+    again = [
+        replace(run, seen=None, engine="gpu", case=replace(run.case, name=f"{run.case.name}, on {gpu.name}"))
+        for run in runs
+        if gpu and run.passed
+    ]
+    if not again:
+        return []
+    payload = _payload(exercise, code, again, device=engines.device())
+    outcome = sandbox.run(_RUN_CASES, payload, time_limit=_GPU_SECONDS, memory_limit=None)
+    _fill(again, outcome)
+    return [run for run in again if run.reached and not run.passed]
+
+
+def _card(exercise: Exercise, code: str) -> Card | None:
+    """The AMD card of the kernel, or None: a failure here says nothing about the answer."""
+    payload = _payload(exercise, code, make_runs(exercise)[:1], arch=_CARD_ARCH)
+    outcome = sandbox.run("course_lab.check.child:first_launch", payload)
+    value = outcome.value if outcome.status == "ok" else None
+    return Card(str(value["text"]), str(value["html"])) if value else None
+
+
+@contextmanager
+def _bar(total: int, wanted: bool) -> Iterator[Any]:
+    """A callback for `sandbox.run` that moves a progress bar, which appears after one second."""
+    if not wanted:
+        yield None
+        return
+    from tqdm import tqdm
+
+    with tqdm(total=total, desc="cases", delay=1.0, leave=False) as bar:
+        yield lambda parts: bar.update(parts > 1)

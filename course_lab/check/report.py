@@ -1,0 +1,251 @@
+"""The report of a check: plain text for a terminal, HTML for the page. It names no time and no path, so it repeats."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from html import escape
+
+import numpy as np
+
+from course_kernels._triton.hooks import format_program
+from course_lab.check.diagnosis import Diagnosis, output_name
+from course_lab.check.verdict import CaseRun
+
+_MARKS = {"passed": "✓", "failed": "✗", "not-run": "–"}
+_VERDICTS = {"passed": "right", "failed": "not right yet", "not-attempted": "not attempted yet"}
+_MAX_PRINTED = 2000
+
+
+class ExerciseFailed(AssertionError):
+    """Raised by `%%exercise` under COURSE_STRICT=1 when the answer is not right. `report` is the whole report."""
+
+    def __init__(self, report: Report) -> None:
+        super().__init__(str(report))
+        self.report = report
+
+
+@dataclass(frozen=True)
+class CaseResult:
+    """One tick. status: 'passed', 'failed' or 'not-run'; details: lines of text about what is wrong."""
+
+    name: str
+    status: str
+    details: tuple[str, ...] = ()
+
+    @property
+    def passed(self) -> bool:
+        return self.status == "passed"
+
+    def __str__(self) -> str:
+        head = f"{_MARKS[self.status]} {self.name}{' (not run)' if self.status == 'not-run' else ''}"
+        return "\n".join([head, *(f"    {line}" for line in self.details)])
+
+
+@dataclass(frozen=True)
+class Card:
+    """A picture of the kernel from another instrument, as text and as HTML."""
+
+    text: str
+    html: str
+
+
+@dataclass(frozen=True, repr=False)
+class Report:
+    """The outcome of a check.
+
+    status: 'passed', 'failed' or 'not-attempted'.  cases: one result for each named case of the exercise.
+    diagnosis: (code, sentence) of the likely mistake, None when there is none.  excerpt: lines of the learner's code with
+    a mark under the place.  printed: what the answer printed.  card: the AMD card of a right answer, when asked for.
+    """
+
+    number: str
+    title: str
+    status: str
+    cases: tuple[CaseResult, ...]
+    diagnosis: Diagnosis | None = None
+    excerpt: tuple[str, ...] = ()
+    printed: str = ""
+    notes: tuple[str, ...] = ()
+    card: Card | None = field(default=None, compare=False)
+
+    @property
+    def passed(self) -> bool:
+        return self.status == "passed"
+
+    @property
+    def headline(self) -> str:
+        ticks = sum(case.passed for case in self.cases)
+        count = f" ({ticks} of {len(self.cases)} cases)" if self.status == "failed" and ticks else ""
+        return f"{self.number} {self.title}: {_VERDICTS[self.status]}{count}"
+
+    @property
+    def next_step(self) -> str:
+        if self.status == "passed":
+            return ""
+        if self.status == "not-attempted":
+            return f"Write your answer into the cell and run it.  %hint {self.number} gives a first nudge."
+        return f"Stuck?  %hint {self.number}"
+
+    def __str__(self) -> str:
+        lines = [self.headline]
+        if self.status != "not-attempted":
+            lines += ["  " + line for case in self.cases for line in str(case).splitlines()]
+        lines += ["  " + line for line in self.excerpt]
+        if self.diagnosis:
+            lines += ["", f"Likely mistake: {self.diagnosis.code}", f"  {self.diagnosis.sentence}"]
+        lines += list(self.notes)
+        if self.printed:
+            lines += ["", "Your code printed:", *("  " + line for line in self.printed.splitlines())]
+        if self.next_step:
+            lines += ["", self.next_step]
+        if self.card:
+            lines += ["", self.card.text]
+        return "\n".join(lines)
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return _html(self)
+
+
+# ---- HTML ----------------------------------------------------------------------------------------------------------
+
+_BAR = {
+    "passed": "--jp-success-color1, #2e7d32",
+    "failed": "--jp-warn-color1, #b26a00",
+    "not-attempted": "--jp-border-color1, #888",
+}
+_BOX = "border-left:4px solid var({bar});padding:4px 12px;color:var(--jp-content-font-color1,inherit);"
+_CODE = (
+    "margin:2px 0 6px 0;padding:4px 8px;white-space:pre-wrap;font-family:var(--jp-code-font-family,monospace);font-size:0.92em;"
+    "background:var(--jp-layout-color2,rgba(127,127,127,.12));color:var(--jp-content-font-color1,inherit);"
+)
+_QUIET = "color:var(--jp-content-font-color2,inherit);"
+
+
+def _html(report: Report) -> str:
+    parts = [f'<div style="{_BOX.format(bar=_BAR[report.status])}">', f"<div><b>{escape(report.headline)}</b></div>"]
+    if report.status != "not-attempted":
+        parts += [_html_case(case) for case in report.cases]
+    if report.excerpt:
+        parts.append(_pre(report.excerpt))
+    if report.diagnosis:
+        sentence = escape(report.diagnosis.sentence)
+        parts.append(
+            f"<div style='margin-top:6px'>Likely mistake: <b>{escape(report.diagnosis.code)}</b><br>{sentence}</div>"
+        )
+    parts += [f"<div>{escape(note)}</div>" for note in report.notes]
+    if report.printed:
+        parts += [f'<div style="margin-top:6px;{_QUIET}">Your code printed:</div>', _pre(report.printed.splitlines())]
+    if report.next_step:
+        parts.append(f'<div style="margin-top:6px;{_QUIET}">{escape(report.next_step)}</div>')
+    return "\n".join([*parts, "</div>", report.card.html if report.card else ""]).rstrip()
+
+
+def _html_case(case: CaseResult) -> str:
+    mark, label = _MARKS[case.status], case.status.replace("-", " ")
+    weight = "font-weight:600" if case.status == "failed" else ""
+    line = f'<div><span role="img" aria-label="{label}">{mark}</span> <span style="{weight}">{escape(case.name)}</span></div>'
+    return line + (_pre(case.details) if case.details else "")
+
+
+def _pre(lines) -> str:
+    return f'<pre style="{_CODE}">{escape(chr(10).join(lines))}</pre>'
+
+
+# ---- one case in words ---------------------------------------------------------------------------------------------
+
+
+def case_result(run: CaseRun, code: str, *, full: bool) -> CaseResult:
+    """The tick of one case; when it failed with what is wrong, and with `full` the place of the first wrong element."""
+    if not run.reached:
+        return CaseResult(run.case.name, "not-run")
+    if run.passed:
+        return CaseResult(run.case.name, "passed")
+    return CaseResult(run.case.name, "failed", tuple(_details(run, code, full)))
+
+
+def _details(run: CaseRun, code: str, full: bool) -> list[str]:
+    if run.end is not None:
+        return [run.end.error.message]
+    if run.seen["error"]:
+        return [f"raised {run.seen['error']['type']}"]
+    lines = [] if run.comparisons else [f"returned {run.seen['returned']}"]
+    for number, comparison in enumerate(run.comparisons):
+        if not comparison.right:
+            lines += _wrong_output(run, number, code, full)
+    if run.seen["faults"]:
+        lines.append(run.seen["faults"][0]["message"].partition(". ")[0])
+    if run.modified:
+        lines.append(f"argument {run.modified[0]['position'] + 1} was changed")
+    if run.needs_kernel and not run.own_launches:
+        lines.append("no kernel of yours ran")
+    elif run.values_right and run.made_by_torch:
+        lines.append("the returned tensor was made by PyTorch")
+    if run.too_many_launches:
+        lines.append(f"{len(run.own_launches)} kernels were launched")
+    return lines
+
+
+def _wrong_output(run: CaseRun, number: int, code: str, full: bool) -> list[str]:
+    comparison, name = run.comparisons[number], output_name(run, number)
+    if comparison.problem:
+        what = comparison.problem.removeprefix("wrong-")
+        return [f"{name}: {what} {comparison.received}, expected {comparison.wanted}"]
+    count = f"{int(comparison.wrong.sum())} of {comparison.wrong.size} elements of {name} are wrong"
+    if not full:
+        return [count]
+    first = comparison.first
+    index = f"[{', '.join(str(i) for i in first)}]" if first else "the only element"
+    values = f"expected {_number(comparison.expected[first])}  got {_number(comparison.got[first])}"
+    return [count, f"first wrong: {index}  {values}", *_written_by(run, number, first, code)]
+
+
+def _written_by(run: CaseRun, output: int, index: tuple[int, ...], code: str) -> list[str]:
+    if run.engine != "interpreter" or not run.own_launches:
+        return []
+    event = run.writer(output, index)
+    if event is None:
+        return ["no program wrote it"]
+    launch, *program, line = event
+    kernel = run.seen["launches"][launch]["name"]
+    return [
+        f"program {format_program(program)} of {kernel} wrote it, in line {line}:",
+        f"  {source_line(code, line).strip()}",
+    ]
+
+
+def _number(value) -> str:
+    return str(int(value)) if isinstance(value, np.integer) else f"{float(value):.6g}"
+
+
+def source_line(code: str, line: int) -> str:
+    """Line `line` of the answer, counted as in the cell; empty when there is none."""
+    lines = code.splitlines()
+    return lines[line - 1] if 0 < line <= len(lines) else ""
+
+
+def excerpt(code: str, line: int | None, column: int | None = None) -> tuple[str, ...]:
+    """A line of the answer as it is shown below the cases, with a caret under `column`."""
+    if not line:
+        return ()
+    text = source_line(code, line)
+    head = f"line {line}: "
+    shown = (head + text.expandtabs(4),)
+    if column is None:
+        return shown
+    return (*shown, " " * (len(head) + len(text[:column].expandtabs(4))) + "^")
+
+
+def shown_error(code: str, problem: dict) -> tuple[str, ...]:
+    """An exception as it is shown: the learner's own line, then Python's words."""
+    words = f"{problem['type']}: {problem['message']}".rstrip(": ").splitlines()
+    return (*excerpt(code, problem["line"]), *words[:6])
+
+
+def shorten(text: str) -> str:
+    """What an answer printed, cut to a length that leaves the report readable."""
+    text = text.strip("\n")
+    if len(text) <= _MAX_PRINTED:
+        return text
+    return text[:_MAX_PRINTED] + f"\n... {len(text) - _MAX_PRINTED} more characters"

@@ -1,0 +1,92 @@
+"""The diagnoses: a code for machines and authors, a sentence for the learner.
+
+A sentence is short and concrete, says where to look, and never what to write.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, NamedTuple
+
+SENTENCES = {
+    "syntax-error": "Python cannot read line {line}: {message}.",
+    "exception": "{plain}",
+    "no-entry": "The cell does not define {entry}: the check calls a function of that name. It defines {defined}.",
+    "timeout": "Still running after {limit:g} seconds{where}. Does every loop there come to an end?",
+    "memory": "It asks for more memory than the check allows{where}. Compare the size with what one block needs.",
+    "crash": "The process died{where}: {message}.",
+    "no-kernel": "No Triton kernel of yours ran: PyTorch did the work. Write a @triton.jit function and launch it.",
+    "torch-result": "Your kernel ran, but the tensor that you return was made by PyTorch. Let the kernel write it.",
+    "not-launched": "{kernel} is defined but never launched. What goes into the square brackets of a launch?",
+    "too-many-launches": "{got} kernels were launched for one call, and {allowed} must do. What can share one pass?",
+    "wrong-type": "{entry} must return {wanted}, and it returned {got}.",
+    "wrong-shape": "{output} must have the shape {wanted}, and it has {got}.",
+    "wrong-dtype": "{output} must be {wanted}, and it is {got}. Where was its memory allocated, and with which dtype?",
+    "input-modified": "The argument {argument} was changed{where}. An answer must leave its inputs as they are.",
+    "missing-store-mask": "Program {program} stores past the end of {tensor}, in line {line}. "
+    "Its block is longer than what is left: which lanes may write?",
+    "missing-load-mask": "Program {program} loads past the end of {tensor}, in line {line}. "
+    "Its block is longer than what is left: which lanes may read?",
+    "out-of-bounds": "Line {line} of program {program} reaches element {element} of {tensor}, which has {size}. "
+    "Look at how its offsets are computed.",
+    "program-id-unused": "Programs {first} and {second} wrote the same elements. "
+    "What must differ between two programs, and does every axis of the grid appear in the offsets?",
+    "overlapping-programs": "Programs {first} and {second} both wrote element {element} of {tensor}. "
+    "Where should the block of the second begin?",
+    "output-untouched": "Your kernel ran, but did not write the tensor that you return. Which one does it store to?",
+    "grid-floor-division": "The last {missing} of {total} {things} were never written: the grid is one program short. "
+    "How many blocks of {block} does it take to cover {total}?",
+    "empty-grid": "The grid is {grid}: no program ran. How many blocks does it take when one is more than enough?",
+    "partly-written": "{missing} of {total} elements were never written, first {index}. Which program should write it?",
+    "missing-other": "Line {line} leaves its masked lanes without a value, and they reach the result. "
+    "Which value would not disturb what comes next?",
+    "swapped-strides": "The right values, in transposed order. Compare each stride with the index that it multiplies.",
+    "shifted": "Your output is the right one, moved by {shift} elements. Look at where the offsets start.",
+    "constant-factor": "Every element is {factor:.4g} times what it should be. Look at what is multiplied or divided.",
+    "row-factor": "Each row is off by a factor of its own. Look at what the whole row is divided by.",
+    "half-accumulation": "Every element is close, but not close enough. In which dtype are the numbers in between?",
+    "hard-coded-size": "Right for a size of {size}, wrong for others: {size} is written in line {line}. "
+    "Should it come from the arguments?",
+    "nondeterministic": "The same inputs gave two different results. Which memory is read before it was written?",
+    "gpu-differs": "Right on the interpreter, wrong on {gpu}. Programs run at the same time there: "
+    "does one read what another writes?",
+    "unknown": "The wrong elements fit no mistake that the check knows. Take the first one and follow it by hand: "
+    "which program owns it, and what does that program load?",
+}
+
+_PLAIN = (  # (exception, pattern of its message, what it means)
+    ("NameError", r"name '(\w+)' is not defined", "Line {line} uses {0}, and nothing of that name is defined there."),
+    ("", r"arange.*power of (2|two)", "Line {line}: tl.arange only makes lengths that are a power of two."),
+    ("", r"missing a required argument: '(\w+)'|missing .* argument.*'(\w+)'", "A call in line {line} leaves out {0}."),
+    (
+        "",
+        r"outside of the scope of a kernel",
+        "Line {line} calls a kernel like a function: it needs a grid in [].",
+    ),
+    ("AttributeError", r"has no attribute '(\w+)'", "Line {line} asks for {0}, and it does not exist there."),
+    ("NotImplementedError", r"", "Line {line} says that this part is still to be written."),
+    ("NoInput", r"(.*)", "Line {line}: {0}"),
+    ("SystemExit", r"", "Line {line} ends Python: take the exit out."),
+)
+
+
+class Diagnosis(NamedTuple):
+    """The likely mistake: its code, kebab-case, and one or two sentences."""
+
+    code: str
+    sentence: str
+
+
+def diagnosis(code: str, **fields: Any) -> Diagnosis:
+    """The diagnosis with this code; `fields` fill the gaps of its sentence."""
+    return Diagnosis(code, SENTENCES[code].format(**fields))
+
+
+def plain_exception(problem: dict[str, Any]) -> str:
+    """An exception in a sentence that a beginner understands; the message itself where there is none."""
+    line = problem["line"] or "?"
+    for kind, pattern, sentence in _PLAIN:
+        match = re.search(pattern, problem["message"], re.IGNORECASE | re.DOTALL)
+        if match and kind in ("", problem["type"]):
+            return sentence.format(*[group for group in match.groups() if group], line=line)
+    return f"Line {line} raised {problem['type']}: {problem['message'].splitlines()[0] if problem['message'] else ''}"

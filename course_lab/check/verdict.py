@@ -1,0 +1,157 @@
+"""Compare what an answer returned with the reference, in the parent process."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+
+from course_lab.exercise import Case
+from course_lab.sandbox import Outcome
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One output against the reference: `wrong` marks the elements outside the tolerance.
+
+    `expected` and `got` are float64 (int64 for integer outputs) arrays of the same shape; when shape or dtype differ
+    (`problem`), nothing is compared.
+    """
+
+    expected: np.ndarray
+    got: np.ndarray
+    wrong: np.ndarray
+    problem: str | None = None
+    wanted: str = ""
+    received: str = ""
+
+    @property
+    def right(self) -> bool:
+        return self.problem is None and not self.wrong.any()
+
+    @property
+    def first(self) -> tuple[int, ...]:
+        """Index of the first wrong element."""
+        return tuple(int(i) for i in np.unravel_index(int(np.argmax(self.wrong)), self.wrong.shape))
+
+
+def compare(expected: torch.Tensor, got: torch.Tensor, atol: float, rtol: float, dtype: torch.dtype) -> Comparison:
+    """Compare element by element: |got - expected| <= atol + rtol * |expected|; NaN matches NaN, inf the same inf.
+
+    dtype: the dtype that `got` must have.
+    """
+    nothing = np.zeros(0)
+    if got.shape != expected.shape:
+        shapes = str(tuple(expected.shape)), str(tuple(got.shape))
+        return Comparison(nothing, nothing, nothing.astype(bool), "wrong-shape", *shapes)
+    if got.dtype != dtype:
+        dtypes = str(dtype).removeprefix("torch."), str(got.dtype).removeprefix("torch.")
+        return Comparison(nothing, nothing, nothing.astype(bool), "wrong-dtype", *dtypes)
+    e, g = numbers(expected), numbers(got)
+    return Comparison(e, g, ~close(e, g, atol, rtol))
+
+
+def numbers(tensor: torch.Tensor) -> np.ndarray:
+    """The values as float64, integers and booleans as int64."""
+    wide = torch.float64 if tensor.dtype.is_floating_point else torch.int64
+    return tensor.detach().cpu().to(wide).numpy()
+
+
+def close(expected: np.ndarray, got: np.ndarray, atol: float, rtol: float) -> np.ndarray:
+    """Where `got` is within the tolerance."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        near = np.abs(got - expected) <= atol + rtol * np.abs(expected)
+    same = (got == expected) | (np.isnan(got) & np.isnan(expected))
+    return np.where(np.isfinite(expected) & np.isfinite(got), near, same)
+
+
+@dataclass
+class CaseRun:
+    """One case of one answer: what went in, what was expected, what the child reported.
+
+    seen: the child's record (see `child.run_cases`), None when the child did not get through this case.
+    end: how the child died in this case, None when it did not.
+    """
+
+    case: Case
+    args: tuple[Any, ...]
+    expected: tuple[torch.Tensor, ...]
+    dtypes: tuple[torch.dtype, ...]
+    inplace: tuple[int, ...] = ()
+    torch_may_finish: bool = False
+    max_launches: int | None = None
+    seen: dict[str, Any] | None = None
+    end: Outcome | None = None
+    printed: str = ""
+    engine: str = "interpreter"
+
+    @property
+    def reached(self) -> bool:
+        return self.seen is not None or self.end is not None
+
+    @property
+    def outputs(self) -> list[torch.Tensor]:
+        return self.seen["outputs"] if self.seen else []
+
+    @cached_property
+    def comparisons(self) -> list[Comparison]:
+        """One for each output; empty when the number of outputs is wrong or the call failed."""
+        if not self.seen or self.seen["error"] or len(self.outputs) != len(self.expected):
+            return []
+        together = zip(self.expected, self.outputs, self.dtypes, strict=True)
+        return [compare(e, g, self.case.atol, self.case.rtol, dtype) for e, g, dtype in together]
+
+    @property
+    def values_right(self) -> bool:
+        return bool(self.comparisons) and all(c.right for c in self.comparisons)
+
+    @property
+    def values_wrong(self) -> bool:
+        """Outputs of the right shape and dtype hold wrong numbers."""
+        return bool(self.comparisons) and not any(c.problem for c in self.comparisons) and not self.values_right
+
+    @property
+    def own_launches(self) -> list[dict[str, Any]]:
+        return [launch for launch in self.seen["launches"] if launch["mine"]] if self.seen else []
+
+    @property
+    def modified(self) -> list[dict[str, Any]]:
+        """Arguments that were changed and ought not to be."""
+        return [m for m in self.seen["modified"] if m["position"] not in self.inplace] if self.seen else []
+
+    @property
+    def needs_kernel(self) -> bool:
+        """There is something to compute: not every expected output is empty."""
+        return self.engine == "interpreter" and any(e.numel() for e in self.expected)
+
+    @property
+    def made_by_torch(self) -> bool:
+        """A kernel ran, but no element of some returned tensor was stored by one."""
+        if not self.seen or self.torch_may_finish or not self.needs_kernel:
+            return False
+        return any(w is None and out.numel() for w, out in zip(self.seen["writers"], self.outputs, strict=True))
+
+    @property
+    def too_many_launches(self) -> bool:
+        return self.max_launches is not None and self.seen is not None and len(self.own_launches) > self.max_launches
+
+    @property
+    def passed(self) -> bool:
+        if not self.values_right or self.seen["faults"] or self.seen["damage"] or self.modified:
+            return False
+        if self.needs_kernel and (not self.own_launches or self.made_by_torch):
+            return False
+        return not self.too_many_launches
+
+    def writer(self, output: int, index: tuple[int, ...]) -> list[int] | None:
+        """[launch, x, y, z, line] of the store that wrote this element last; None when no kernel wrote it."""
+        writers = self.seen["writers"][output]
+        event = int(writers[index]) if writers is not None else -1
+        return self.event(event)
+
+    def event(self, number: int) -> list[int] | None:
+        """[launch, x, y, z, line] of a store by its number."""
+        return self.seen["events"][number] if number >= 0 else None
