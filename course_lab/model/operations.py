@@ -1,0 +1,134 @@
+"""What each operation of the model computes, in plain PyTorch: the defaults that a kernel can replace.
+
+The signatures are those of the functions in ``course_kernels``, so that a kernel of the course fits in as it is.
+
+T tokens, hidden size N, QH query heads, KH key/value heads, head dimension D, B sequences (here always one).
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+
+def embedding(tokens: Tensor, weight: Tensor) -> Tensor:
+    """Row ``tokens[t]`` of weight (V, N) for every t: (T,) int64 -> (T, N)."""
+    return F.embedding(tokens, weight)
+
+
+def rms_norm(x: Tensor, weight: Tensor, eps: float = 1e-6) -> Tensor:
+    """``x / sqrt(mean(x², last dimension) + eps) * weight``; (T, N) -> (T, N), computed in float32."""
+    wide = x.float()
+    return (wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + eps) * weight.float()).to(x.dtype)
+
+
+def add_rms_norm(x: Tensor, residual: Tensor, weight: Tensor, eps: float = 1e-6) -> tuple[Tensor, Tensor]:
+    """``new_residual = x + residual`` and its RMSNorm: two (T, N) -> (y, new_residual), both (T, N)."""
+    new_residual = x + residual
+    return rms_norm(new_residual, weight, eps), new_residual
+
+
+def linear(x: Tensor, weight: Tensor) -> Tensor:
+    """``x @ weight.T``: (T, K) and weight (M, K) -> (T, M). SmolLM2 has no biases."""
+    return F.linear(x, weight)
+
+
+def split_qkv_rope(
+    qkv: Tensor,
+    cos: Tensor,
+    sin: Tensor,
+    positions: Tensor,
+    num_q_heads: int,
+    num_kv_heads: int,
+    head_dim: int,
+    *,
+    style: str = "neox",
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Cut qkv (T, (QH + 2 KH) D) into q (T, QH, D), k and v (T, KH, D); turn q and k by each token's position.
+
+    Row ``positions[t]`` of cos and sin (P, D/2), float32, holds the angles of token t. Style "neox" pairs element i
+    with element i + D/2, which is the only style that this model needs.
+    """
+    if style != "neox":
+        raise ValueError(f"style is {style!r}; the model's own split_qkv_rope knows only 'neox'")
+    heads = qkv.view(len(qkv), num_q_heads + 2 * num_kv_heads, head_dim)
+    q, k, v = heads.split([num_q_heads, num_kv_heads, num_kv_heads], dim=1)
+    cos, sin = cos[positions, None, :], sin[positions, None, :]
+    return _rotate(q, cos, sin), _rotate(k, cos, sin), v
+
+
+def _rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    first, second = x.float().chunk(2, dim=-1)
+    return torch.cat([first * cos - second * sin, second * cos + first * sin], dim=-1).to(x.dtype)
+
+
+def kv_cache_update(q: None, k: Tensor, v: Tensor, k_cache: Tensor, v_cache: Tensor, positions: Tensor) -> None:
+    """Write k and v (B, S, KH, D) into the caches (B, S_max, KH, D) at ``positions`` (B, S), in place.
+
+    ``course_kernels.kv_cache_update`` can also turn q and k on the way; here that has been done, so q is None.
+    """
+    sequence = torch.arange(len(positions), device=positions.device)[:, None]
+    k_cache[sequence, positions] = k
+    v_cache[sequence, positions] = v
+
+
+def attention(q: Tensor, k: Tensor, v: Tensor, *, causal: bool = False, sm_scale: float | None = None) -> Tensor:
+    """``softmax(q kᵀ * sm_scale) v``: q (B, QH, S, D), k and v (B, KH, K, D) -> (B, QH, S, D).
+
+    Query head h reads key/value head ``h // (QH / KH)``. Causal: of K keys, the last query sees all, the one before it
+    all but one, and so on. ``sm_scale`` defaults to ``D ** -0.5``.
+    """
+    batch, q_heads, queries, head_dim = q.shape
+    kv_heads, keys = k.shape[1], k.shape[2]
+    grouped = q.reshape(batch, kv_heads, q_heads // kv_heads, queries, head_dim).float()
+    scores = grouped @ k[:, :, None].float().transpose(-1, -2) * (head_dim**-0.5 if sm_scale is None else sm_scale)
+    if causal:
+        later = torch.ones(queries, keys, dtype=torch.bool, device=q.device).triu(keys - queries + 1)
+        scores = scores.masked_fill(later, float("-inf"))
+    return (scores.softmax(-1) @ v[:, :, None].float()).to(q.dtype).view(q.shape)
+
+
+def silu_and_mul(x: Tensor) -> Tensor:
+    """``silu(gate) * up`` where x (T, 2 I) is [gate | up] -> (T, I)."""
+    gate, up = x.chunk(2, dim=-1)
+    return F.silu(gate) * up
+
+
+def topk(x: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """The k largest along the last dimension, largest first: (values, indices). Greedy decoding takes k = 1."""
+    values, indices = torch.topk(x, k)
+    return values, indices
+
+
+OPERATIONS: dict[str, Callable] = {
+    function.__name__: function
+    for function in (
+        embedding,
+        rms_norm,
+        add_rms_norm,
+        linear,
+        split_qkv_rope,
+        kv_cache_update,
+        attention,
+        silu_and_mul,
+        topk,
+    )
+}
+"""Each replaceable operation by name."""
+
+
+def signature(name: str) -> str:
+    """How operation ``name`` is called, without the types: "rms_norm(x, weight, eps=1e-06)"."""
+    plain = [p.replace(annotation=p.empty) for p in inspect.signature(OPERATIONS[name]).parameters.values()]
+    return name + str(inspect.Signature(plain))
+
+
+def check_names(names: object) -> None:
+    """Raise ValueError, listing the operations, for the first of ``names`` that is none of them."""
+    for name in names:
+        if name not in OPERATIONS:
+            raise ValueError(f"the model has no operation {name!r}; it has: {', '.join(OPERATIONS)}")

@@ -1,0 +1,320 @@
+"""SmolLM2-135M-Instruct: a Llama, written as the chain of operations that the course replaces one by one.
+
+One forward pass over T new tokens::
+
+    embedding                        (T,) -> (T, 576)
+    30 times
+        input_norm     add_rms_norm  (T, 576)             the first is rms_norm: there is nothing to add yet
+        qkv            linear        (T, 576) -> (T, 960)
+        rope           split_qkv_rope         -> q (T, 9, 64), k and v (T, 3, 64)
+        cache          kv_cache_update
+        attention      attention              -> (T, 576)
+        attention_out  linear        (T, 576) -> (T, 576)
+        mlp_norm       add_rms_norm  (T, 576)
+        gate_up        linear        (T, 576) -> (T, 3072)
+        activation     silu_and_mul           -> (T, 1536)
+        down           linear        (T, 1536) -> (T, 576)
+    final_norm         add_rms_norm  (T, 576)
+    logits             linear        (1, 576) -> (1, 49152)   of the last token only
+    next_token         topk
+
+The residual stream is never added on its own: each addition is fused into the RMSNorm that follows it. A forward pass
+thus has 1 rms_norm and 60 add_rms_norm.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from course_lab.model.bar import progress_bar
+from course_lab.model.calls import Call
+from course_lab.model.costs import CostTable
+from course_lab.model.operations import OPERATIONS, check_names
+from course_lab.model.tokenizer import Tokenizer
+
+FRANCE = "What is the capital of France?"
+
+
+@dataclass(frozen=True)
+class Config:
+    """The sizes of the model. Vocabulary 49152, hidden size 576, 9 query heads on 3 key/value heads of 64, ..."""
+
+    vocab_size: int
+    hidden_size: int
+    intermediate_size: int
+    num_layers: int
+    num_q_heads: int
+    num_kv_heads: int
+    head_dim: int
+    context_length: int
+    norm_eps: float
+    rope_base: float
+
+
+@dataclass(frozen=True)
+class LayerWeights:
+    """One layer. Projections that read the same input are stored as one matrix, so that one product serves them all."""
+
+    input_norm: Tensor  # (576,)
+    qkv: Tensor  # (960, 576): all query heads, then all key heads, then all value heads
+    attention_out: Tensor  # (576, 576)
+    mlp_norm: Tensor  # (576,)
+    gate_up: Tensor  # (3072, 576): gate, then up
+    down: Tensor  # (576, 1536)
+
+
+@dataclass(frozen=True)
+class Weights:
+    """All parameters. The embedding serves as output matrix too: SmolLM2's are tied."""
+
+    embedding: Tensor  # (49152, 576)
+    layers: list[LayerWeights]
+    final_norm: Tensor  # (576,)
+
+
+class KVCache:
+    """The keys and values of all earlier tokens, one pair of (1, capacity, KH, D) tensors a layer."""
+
+    def __init__(self, config: Config, capacity: int, like: Tensor) -> None:
+        shape = (config.num_layers, 1, capacity, config.num_kv_heads, config.head_dim)
+        self.keys = like.new_zeros(shape)
+        self.values = like.new_zeros(shape)
+        self.capacity = capacity
+        self.length = 0
+
+
+@dataclass(frozen=True)
+class Generation:
+    """What the model wrote: the text, its tokens (the end-of-text token too, if it came), and the prompt's tokens."""
+
+    text: str
+    tokens: list[int]
+    prompt_tokens: list[int]
+
+    def __repr__(self) -> str:
+        return f"Generation({self.text!r}, {len(self.tokens)} tokens after a prompt of {len(self.prompt_tokens)})"
+
+
+class SmolLM2:
+    """The model. ``course_lab.model.load()`` makes one."""
+
+    def __init__(self, config: Config, weights: Weights, tokenizer: Tokenizer) -> None:
+        self.config = config
+        self.weights = weights
+        self.tokenizer = tokenizer
+        self._functions: dict[str, Callable] = dict(OPERATIONS)
+        self._observers: list[Callable[[Call], None]] = []
+        self._cos, self._sin = rope_tables(config.context_length, config.head_dim, config.rope_base, self.device)
+
+    def __repr__(self) -> str:
+        c, dtype = self.config, str(self.dtype).removeprefix("torch.")
+        return (
+            f"SmolLM2-135M-Instruct in {dtype} on {self.device}: {c.num_layers} layers, "
+            f"hidden size {c.hidden_size}, {c.num_q_heads} query heads on {c.num_kv_heads} key/value heads of "
+            f"{c.head_dim}, {c.vocab_size} tokens"
+        )
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The data type of the weights and of everything between the operations."""
+        return self.weights.embedding.dtype
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        return self.weights.embedding.device
+
+    # The model.
+
+    def forward(self, tokens: Tensor, cache: KVCache) -> Tensor:
+        """Read the next tokens (T,) int64 and return the normalised hidden states (T, 576); the cache grows by T."""
+        op, eps, weights = self._call, self.config.norm_eps, self.weights
+        positions = torch.arange(cache.length, cache.length + len(tokens), device=self.device)
+
+        x = op("embedding", "embedding", tokens, weights.embedding)
+        for index, layer in enumerate(weights.layers):
+            here = f"layers.{index}"
+            if index == 0:
+                residual = x
+                x = op(f"{here}.input_norm", "rms_norm", x, layer.input_norm, eps)
+            else:
+                x, residual = op(f"{here}.input_norm", "add_rms_norm", x, residual, layer.input_norm, eps)
+            x = self._attention(here, layer, x, positions, cache, index)
+            x, residual = op(f"{here}.mlp_norm", "add_rms_norm", x, residual, layer.mlp_norm, eps)
+            x = self._mlp(here, layer, x)
+        x, residual = op("final_norm", "add_rms_norm", x, residual, weights.final_norm, eps)
+        cache.length += len(tokens)
+        return x
+
+    def _attention(
+        self, here: str, layer: LayerWeights, x: Tensor, positions: Tensor, cache: KVCache, index: int
+    ) -> Tensor:
+        """Let each token look at the earlier ones: (T, 576) -> (T, 576)."""
+        op, c = self._call, self.config
+        heads = (c.num_q_heads, c.num_kv_heads, c.head_dim)
+        k_cache, v_cache, known = cache.keys[index], cache.values[index], cache.length + len(positions)
+        qkv = op(f"{here}.qkv", "linear", x, layer.qkv)
+        q, k, v = op(f"{here}.rope", "split_qkv_rope", qkv, self._cos, self._sin, positions, *heads, style="neox")
+        op(f"{here}.cache", "kv_cache_update", None, k[None], v[None], k_cache, v_cache, positions[None])
+        # From (B, S, heads, D), as stored, to (B, heads, S, D): views, nothing is copied.
+        q, k, v = (t.transpose(1, 2) for t in (q[None], k_cache[:, :known], v_cache[:, :known]))
+        x = op(f"{here}.attention", "attention", q, k, v, causal=len(positions) > 1)
+        return op(f"{here}.attention_out", "linear", x.transpose(1, 2).reshape(len(positions), -1), layer.attention_out)
+
+    def _mlp(self, here: str, layer: LayerWeights, x: Tensor) -> Tensor:
+        """Work on each token by itself: (T, 576) -> (T, 576)."""
+        op = self._call
+        x = op(f"{here}.gate_up", "linear", x, layer.gate_up)
+        x = op(f"{here}.activation", "silu_and_mul", x)
+        return op(f"{here}.down", "linear", x, layer.down)
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """The score of every token of the vocabulary as the next one: (T, 576) -> (T, 49152)."""
+        return self._call("logits", "linear", hidden, self.weights.embedding)
+
+    # Using it.
+
+    @torch.no_grad()
+    def generate(self, prompt: str | Sequence[int], max_new_tokens: int = 32, *, progress: bool = True) -> Generation:
+        """Answer ``prompt``, always taking the most likely token, until end-of-text or ``max_new_tokens``.
+
+        Args:
+            prompt: what the user says (the chat template goes around it), or tokens, taken as they are.
+            max_new_tokens: the most tokens to write.
+            progress: show a bar while somebody watches.
+
+        Raises:
+            ValueError: the prompt is empty, ``max_new_tokens`` is negative, or both together exceed the context.
+        """
+        prompt_tokens = self.encode(prompt)
+        if max_new_tokens < 0:
+            raise ValueError(f"max_new_tokens is {max_new_tokens}; give 0 or more")
+        cache = self.new_cache(len(prompt_tokens) + max_new_tokens)
+        tokens: list[int] = []
+        unread = prompt_tokens
+        with progress_bar(max_new_tokens, "writing", "token", progress) as bar:
+            while len(tokens) < max_new_tokens and self.tokenizer.end_of_text not in tokens[-1:]:
+                tokens.append(self._next_token(unread, cache))
+                unread = tokens[-1:]
+                bar.update()
+        return Generation(self.tokenizer.decode(tokens), tokens, prompt_tokens)
+
+    def _next_token(self, unread: Sequence[int], cache: KVCache) -> int:
+        hidden = self.forward(torch.tensor(unread, device=self.device), cache)
+        _, best = self._call("next_token", "topk", self.logits(hidden[-1:]), 1)
+        return int(best)
+
+    def encode(self, prompt: str | Sequence[int]) -> list[int]:
+        """The tokens of a prompt: a string inside the chat template, or a sequence of tokens as it is."""
+        tokens = self.tokenizer.encode(self.tokenizer.chat(prompt)) if isinstance(prompt, str) else list(prompt)
+        if not tokens:
+            raise ValueError("the prompt has no tokens; give at least one")
+        return tokens
+
+    def new_cache(self, capacity: int) -> KVCache:
+        """An empty cache for ``capacity`` tokens. Raises ValueError for more than the context."""
+        if capacity > self.config.context_length:
+            raise ValueError(f"{capacity} tokens are asked for; the model's context holds {self.config.context_length}")
+        return KVCache(self.config, capacity, self.weights.embedding)
+
+    # Replacing and observing operations.
+
+    @contextmanager
+    def using(self, **replacements: Callable) -> Iterator[SmolLM2]:
+        """Run the model on other functions while the block lasts: ``with llm.using(rms_norm=f): llm.generate(...)``.
+
+        Blocks nest; ``llm.operations()`` lists the names and signatures.
+
+        Raises:
+            ValueError: a name is no operation (the message lists them).
+            TypeError: a replacement cannot be called.
+        """
+        check_names(replacements)
+        for name, function in replacements.items():
+            if not callable(function):
+                raise TypeError(f"{name} must be a function, not {function!r}")
+        before = self._functions
+        self._functions = {**before, **replacements}
+        try:
+            yield self
+        finally:
+            self._functions = before
+
+    @torch.no_grad()
+    def activations(self, place: str, prompt: str | Sequence[int] | None = None) -> Call:
+        """The arguments of the call at ``place``, copied, while the model reads ``prompt``: real data for a kernel.
+
+            x, weight, eps = llm.activations("layers.0.input_norm")
+
+        Raises:
+            ValueError: there is no such place (the message lists them).
+        """
+        found: list[Call] = []
+        kinds: dict[str, None] = {}  # in the order of the forward pass
+
+        def look(call: Call) -> None:
+            kinds[call.kind] = None
+            if call.place == place:
+                found.append(call.copied())
+
+        self._read(self.encode(FRANCE if prompt is None else prompt), look)
+        if not found:
+            layers = f"N from 0 to {self.config.num_layers - 1}"
+            raise ValueError(f"the model has no call named {place!r}; it has: {', '.join(kinds)} ({layers})")
+        return found[0]
+
+    def count_calls(self) -> dict[str, int]:
+        """How often each operation runs to read one token and choose the next."""
+        return dict(Counter(call.operation for call in self._calls(tokens=1, context=0)))
+
+    def operations(self, tokens: int = 1, context: int = 0) -> CostTable:
+        """Every operation with its signature, how often it runs, and its bytes and flops for reading ``tokens`` tokens
+        at once after ``context`` earlier ones. The figures follow from the shapes of the arguments."""
+        return CostTable(self._calls(tokens, context), tokens, context)
+
+    @torch.no_grad()
+    def _calls(self, tokens: int, context: int) -> list[Call]:
+        """The calls of one forward pass over ``tokens`` tokens after ``context`` others."""
+        if tokens < 1 or context < 0:
+            raise ValueError(f"tokens is {tokens} and context {context}; give at least 1 and 0")
+        calls: list[Call] = []
+        self._read([self.tokenizer.end_of_text] * tokens, calls.append, context)
+        return calls
+
+    def _read(self, tokens: list[int], observer: Callable[[Call], None], context: int = 0) -> None:
+        """Read ``tokens`` and choose the next one, showing each call to ``observer`` before it runs."""
+        cache = self.new_cache(context + len(tokens))
+        cache.length = context  # as if so many zeros had been read: the cost of a call does not depend on values
+        self._observers.append(observer)
+        try:
+            self._next_token(tokens, cache)
+        finally:
+            self._observers.remove(observer)
+
+    def _call(self, place: str, operation: str, *args: object, **keywords: object):
+        """Run an operation, or what replaces it. ``place`` names this call: "layers.7.mlp_norm"."""
+        function = self._functions[operation]
+        for observe in self._observers:
+            observe(Call(place, operation, args, keywords))
+        try:
+            return function(*args, **keywords)
+        except Exception as error:
+            error.add_note(f"This happened in the model, at {place}, where {operation} runs.")
+            raise
+
+
+def rope_tables(max_positions: int, rotary_dim: int, base: float, device: torch.device) -> tuple[Tensor, Tensor]:
+    """cos and sin of ``position * base ** (-2 i / rotary_dim)``, both (max_positions, rotary_dim / 2) in float32.
+
+    float32 always: an angle of 8000 radians kept in bf16 is off by up to 16, several whole turns.
+    """
+    exponents = torch.arange(0, rotary_dim, 2, dtype=torch.float32, device=device) / rotary_dim
+    positions = torch.arange(max_positions, dtype=torch.float32, device=device)
+    angles = torch.outer(positions, 1.0 / base**exponents)
+    return angles.cos(), angles.sin()
