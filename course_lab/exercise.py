@@ -66,8 +66,8 @@ class Exercise:
     hints: three, from a question to a skeleton.
     suspects: known mistakes, the likeliest first.
     kind: "write" (fill in a stub) or "repair" (find the bug).
-    inplace: positions of arguments that the entry is asked to write; what they hold afterwards is compared with what the
-        reference leaves in its own copy, and changing them is no mistake.
+    inplace: positions of arguments that the entry is asked to write; what they hold afterwards is compared with what
+        the reference leaves in its own copy, and changing them is no mistake.
     max_launches: the most kernels that one call may launch (1 for "fuse it"); None for any number.
     torch_may_finish: the returned tensor may be computed by PyTorch from what a kernel wrote (a last small sum).
     time_limit: seconds for all cases together.

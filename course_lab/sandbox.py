@@ -1,9 +1,9 @@
 """Run a job in a child process that may do anything: loop for ever, crash, eat memory, print without end.
 
 A fork server (Python's own, from `multiprocessing`) has imported torch and triton once, so a child costs milliseconds.
-The server never touches a GPU, and it is started without TRITON_INTERPRET, so a child can interpret and compile whatever
-the notebook was started with.  The job's name and its input go in; files come out (see `transport`); nothing that the
-child wrote is ever executed or unpickled.
+The server never touches a GPU, and it is started without TRITON_INTERPRET, so that a child can interpret and compile
+whatever the notebook was started with.  The job's name and its input go in; files come out (see `transport`); nothing
+that the child wrote is ever executed or unpickled.
 
     outcome = sandbox.run("course_lab.check.child:run_cases", {"code": ..., "inputs": ...}, time_limit=10)
     outcome.status      # 'ok', 'error' (it raised), 'timeout', 'memory' or 'crash'
@@ -36,11 +36,12 @@ from typing import Any
 
 from course_lab import transport
 
-PRELOAD = ["course_lab.check.child"]
+PRELOAD = ["course_lab.check.child", "course_lab.amd.job"]
 MAX_RESULT = 1 << 30  # bytes of arrays that a child may hand back
 _KEEP_HEAD, _KEEP_TAIL = 48 << 10, 16 << 10  # bytes of a child's output that are kept
 _SPARE = 128 << 20  # memory above the limit, for saying that the limit was reached
 _LINE = re.compile(r'^\s*File "(.*)", line (\d+) in (.*)$', re.MULTILINE)
+_MEANING = {"SIGSEGV": " (it touched memory that is not its own)", "SIGABRT": " (it aborted itself)"}
 _context = multiprocessing.get_context("forkserver")
 _starting = threading.Lock()
 
@@ -95,7 +96,7 @@ def run(
 ) -> Outcome:
     """Run `job` ("package.module:function") on `payload` in a child process and wait for it.
 
-    The function takes the payload and returns a dict, or is a generator of dicts; both hold what `transport.save` takes.
+    The function takes the payload and returns a dict, or is a generator of dicts, of what `transport.save` takes.
 
     Args:
         time_limit: seconds of wall-clock time; then the child and all that it started are killed.
@@ -266,10 +267,7 @@ def _death(exit_code: int, output: str) -> tuple[str, Error]:
         return "memory", Error("MemoryError", "the process was killed, most likely because it used too much memory")
     if exit_code < 0:
         name = signal.Signals(-exit_code).name if -exit_code in set(signal.Signals) else f"signal {-exit_code}"
-        meaning = {"SIGSEGV": " (it touched memory that is not its own)", "SIGABRT": " (it aborted itself)"}.get(
-            name, ""
-        )
-        return "crash", Error("Crash", f"the process was ended by {name}{meaning}")
+        return "crash", Error("Crash", f"the process was ended by {name}{_MEANING.get(name, '')}")
     return "crash", Error("Crash", f"the process ended early with exit status {exit_code}, without a result")
 
 
@@ -285,9 +283,7 @@ def _stack(folder: Path) -> tuple[tuple[str, int, str], ...]:
 
 class _ClosedInput(io.TextIOBase):
     def readline(self, *_):
-        raise NoInput(
-            "input() has nobody to ask here: your code runs in the background. Write the value into the code."
-        )
+        raise NoInput("input() has nobody to ask: your code runs in the background. Write the value into the code.")
 
     read = readline
 
@@ -307,7 +303,7 @@ def _child(job: str, folder_name: str, writer, time_limit: float, memory_limit: 
         module, _, function = job.partition(":")
         _deliver(getattr(importlib.import_module(module), function)(payload), folder)
         end: dict[str, Any] = {"status": "ok"}
-    except BaseException as error:  # noqa: BLE001  SystemExit and KeyboardInterrupt are answers too
+    except BaseException as error:  # SystemExit and KeyboardInterrupt are answers too
         end = _describe(error)
     if end["status"] == "memory":
         _make_room()

@@ -1,7 +1,8 @@
 """Values between two processes that do not trust each other: JSON for the structure, `.npy` files for the arrays.
 
 Nothing is ever unpickled.  PyTorch types that numpy does not know (bfloat16, fp8) travel as raw bits.  `load` believes
-nothing that a file says about itself: types come from a list, sizes are checked before memory is taken, links are refused.
+nothing that a file says about itself: types come from a list, sizes are checked before memory is taken, and links are
+refused.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ _TORCH = {
     for value in vars(torch).values()
     if isinstance(value, torch.dtype) and not value.is_complex and "bits" not in str(value) and "q" not in str(value)
 }
+_HEADER = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 _BITS = {1: torch.uint8, 2: torch.int16}
 
 
@@ -31,9 +33,9 @@ class TransportError(ValueError):
 
 
 def save(value: Any, folder: Path) -> None:
-    """Write `value` (dicts, lists, tuples, numbers, strings, None, torch dtypes, numpy arrays and tensors) to a new folder.
+    """Write `value` to a new folder, which appears in one step: a reader never sees half a value.
 
-    The folder appears in one step, complete, so a reader never sees half a value.
+    `value` is made of dicts, lists, tuples, numbers, strings, None, torch dtypes, numpy arrays and tensors.
 
     Raises:
         TypeError: something in `value` is of another type.
@@ -123,10 +125,7 @@ def _read_array(path: Path, budget: list[int]) -> np.ndarray:
     budget[0] -= size
     with open(path, "rb") as file:
         version = np.lib.format.read_magic(file)
-        read_header = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}[
-            version
-        ]
-        shape, _, dtype = read_header(file)
+        shape, _, dtype = _HEADER[version](file)
         if dtype.hasobject or file.tell() + math.prod(shape) * dtype.itemsize != size:
             raise TransportError(f"{path.name} does not hold the array that it announces")
         file.seek(0)

@@ -1,12 +1,14 @@
 """Grade answers: `%%exercise 2.1` in a notebook, `grade("2.1", code)` anywhere else.
 
-- `answer`     the learner's text        - `child`, `evidence`, `guard`   what runs in the child process
-- `grading`    the whole course of it    - `verdict`, `diagnosis`, `report`   comparing, explaining, showing
-- `magics`     `%%exercise`, `%hint`, `%solution`
+- `grading`    the whole course of a check, in the parent process
+- `answer`     the learner's text
+- `child`      what runs in the child process, with `guard` (memory that notices) and `evidence` (who wrote what)
+- `verdict`, `diagnosis`, `sentences`, `report`   comparing, explaining, showing
+- `magics`     `%%exercise`, `%hint`, `%solution`, `my_kernel`
 """
 
-from course_lab.check.diagnosis import Diagnosis
 from course_lab.check.grading import grade
 from course_lab.check.report import CaseResult, ExerciseFailed, Report
+from course_lab.check.sentences import Diagnosis
 
 __all__ = ["CaseResult", "Diagnosis", "ExerciseFailed", "Report", "grade"]

@@ -74,7 +74,7 @@ def _define(payload: dict[str, Any]) -> tuple[dict[str, Any], Callable | None]:
     number = payload["number"]
     try:
         namespace = answer.execute(number, payload["code"])
-    except BaseException as error:  # noqa: BLE001  SystemExit too
+    except BaseException as error:  # SystemExit too
         return {"error": _describe(error, number), "defined": []}, None
     entry = namespace.get(payload["entry"])
     defined = [name for name, value in namespace.items() if callable(value) and not name.startswith("__")]
@@ -92,7 +92,7 @@ def _run_case(entry: Callable, args: tuple, payload: dict[str, Any]) -> dict[str
         with hooks.observe(evidence), allocations:
             try:
                 result = entry(*given)
-            except BaseException as error:  # noqa: BLE001  SystemExit too
+            except BaseException as error:  # SystemExit too
                 problem = _describe(error, payload["number"])
     outputs, returned = _tensors(result)
     outputs += [given[position] for position in payload["inplace"]]

@@ -184,6 +184,8 @@ def faults(facts: Facts) -> Diagnosis | None:
         return None
     fault = (stores or seen)[0]
     about = {"program": format_program(fault["program"]), "tensor": fault["tensor"], "line": fault["line"]}
+    if 0 <= fault["first_element"] < fault["size"]:  # illegal only where rows have gaps between them
+        return diagnosis("between-rows", **about)
     past_the_end = fault["partial"] or fault["first_element"] == fault["size"]
     if fault["first_element"] < 0 or not past_the_end:
         return diagnosis("out-of-bounds", element=fault["first_element"], size=fault["size"], **about)

@@ -18,8 +18,9 @@ import torch
 from course_lab import engines, sandbox
 from course_lab.check import answer
 from course_lab.check.child import CASE_MARK
-from course_lab.check.diagnosis import Diagnosis, Facts, diagnose, diagnosis, from_end, own_line, plain_exception
+from course_lab.check.diagnosis import Facts, diagnose, from_end, own_line
 from course_lab.check.report import Card, CaseResult, ExerciseFailed, Report, case_result, excerpt, shorten, shown_error
+from course_lab.check.sentences import Diagnosis, diagnosis, plain_exception
 from course_lab.check.verdict import CaseRun
 from course_lab.exercise import Exercise
 
@@ -30,7 +31,7 @@ _CARD_ARCH = "gfx942"
 
 
 def strict() -> bool:
-    """True when COURSE_STRICT=1: a wrong or missing answer raises, and nothing is shown that varies between machines."""
+    """True when COURSE_STRICT=1: a wrong or missing answer raises, and nothing shown varies between machines."""
     return os.environ.get("COURSE_STRICT", "") not in ("", "0")
 
 
@@ -192,10 +193,8 @@ def _probe(exercise: Exercise, code: str, run: CaseRun) -> tuple[CaseRun, CaseRu
     both = []
     for poison in (True, False):
         again = replace(run, seen=None, end=None)
-        outcome = sandbox.run(
-            _RUN_CASES, _payload(exercise, code, [again], poison=poison), time_limit=exercise.time_limit
-        )
-        _fill([again], outcome)
+        payload = _payload(exercise, code, [again], poison=poison)
+        _fill([again], sandbox.run(_RUN_CASES, payload, time_limit=exercise.time_limit))
         both.append(again)
     return both[0], both[1]
 

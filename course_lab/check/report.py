@@ -8,7 +8,8 @@ from html import escape
 import numpy as np
 
 from course_kernels._triton.hooks import format_program
-from course_lab.check.diagnosis import Diagnosis, output_name
+from course_lab.check.diagnosis import output_name
+from course_lab.check.sentences import Diagnosis
 from course_lab.check.verdict import CaseRun
 
 _MARKS = {"passed": "✓", "failed": "✗", "not-run": "–"}
@@ -54,8 +55,8 @@ class Report:
     """The outcome of a check.
 
     status: 'passed', 'failed' or 'not-attempted'.  cases: one result for each named case of the exercise.
-    diagnosis: (code, sentence) of the likely mistake, None when there is none.  excerpt: lines of the learner's code with
-    a mark under the place.  printed: what the answer printed.  card: the AMD card of a right answer, when asked for.
+    diagnosis: (code, sentence) of the likely mistake, None when there is none.  excerpt: the learner's line that broke.
+    printed: what the answer printed.  card: the AMD card of a right answer, when asked for.
     """
 
     number: str
@@ -65,7 +66,6 @@ class Report:
     diagnosis: Diagnosis | None = None
     excerpt: tuple[str, ...] = ()
     printed: str = ""
-    notes: tuple[str, ...] = ()
     card: Card | None = field(default=None, compare=False)
 
     @property
@@ -93,7 +93,6 @@ class Report:
         lines += ["  " + line for line in self.excerpt]
         if self.diagnosis:
             lines += ["", f"Likely mistake: {self.diagnosis.code}", f"  {self.diagnosis.sentence}"]
-        lines += list(self.notes)
         if self.printed:
             lines += ["", "Your code printed:", *("  " + line for line in self.printed.splitlines())]
         if self.next_step:
@@ -110,47 +109,48 @@ class Report:
 
 # ---- HTML ----------------------------------------------------------------------------------------------------------
 
+_INK, _QUIET = "color:var(--jp-content-font-color1,inherit);", "color:var(--jp-content-font-color2,inherit);"
 _BAR = {
-    "passed": "--jp-success-color1, #2e7d32",
-    "failed": "--jp-warn-color1, #b26a00",
-    "not-attempted": "--jp-border-color1, #888",
+    "passed": "--jp-success-color1,#2e7d32",
+    "failed": "--jp-warn-color1,#b26a00",
+    "not-attempted": "--jp-border-color1,#888",
 }
-_BOX = "border-left:4px solid var({bar});padding:4px 12px;color:var(--jp-content-font-color1,inherit);"
 _CODE = (
-    "margin:2px 0 6px 0;padding:4px 8px;white-space:pre-wrap;font-family:var(--jp-code-font-family,monospace);font-size:0.92em;"
-    "background:var(--jp-layout-color2,rgba(127,127,127,.12));color:var(--jp-content-font-color1,inherit);"
+    "margin:2px 0 6px 0;padding:4px 8px;white-space:pre-wrap;font-size:0.92em;"
+    "font-family:var(--jp-code-font-family,monospace);"
+    "background:var(--jp-layout-color2,rgba(127,127,127,.12));"
 )
-_QUIET = "color:var(--jp-content-font-color2,inherit);"
 
 
 def _html(report: Report) -> str:
-    parts = [f'<div style="{_BOX.format(bar=_BAR[report.status])}">', f"<div><b>{escape(report.headline)}</b></div>"]
+    box = f"border-left:4px solid var({_BAR[report.status]});padding:4px 12px;{_INK}"
+    parts = [f'<div style="{box}">', _div(f"<b>{escape(report.headline)}</b>")]
     if report.status != "not-attempted":
         parts += [_html_case(case) for case in report.cases]
     if report.excerpt:
         parts.append(_pre(report.excerpt))
     if report.diagnosis:
-        sentence = escape(report.diagnosis.sentence)
-        parts.append(
-            f"<div style='margin-top:6px'>Likely mistake: <b>{escape(report.diagnosis.code)}</b><br>{sentence}</div>"
-        )
-    parts += [f"<div>{escape(note)}</div>" for note in report.notes]
+        code, sentence = escape(report.diagnosis.code), escape(report.diagnosis.sentence)
+        parts.append(_div(f"Likely mistake: <b>{code}</b><br>{sentence}", "margin-top:6px"))
     if report.printed:
-        parts += [f'<div style="margin-top:6px;{_QUIET}">Your code printed:</div>', _pre(report.printed.splitlines())]
+        parts += [_div("Your code printed:", f"margin-top:6px;{_QUIET}"), _pre(report.printed.splitlines())]
     if report.next_step:
-        parts.append(f'<div style="margin-top:6px;{_QUIET}">{escape(report.next_step)}</div>')
+        parts.append(_div(escape(report.next_step), f"margin-top:6px;{_QUIET}"))
     return "\n".join([*parts, "</div>", report.card.html if report.card else ""]).rstrip()
 
 
 def _html_case(case: CaseResult) -> str:
-    mark, label = _MARKS[case.status], case.status.replace("-", " ")
-    weight = "font-weight:600" if case.status == "failed" else ""
-    line = f'<div><span role="img" aria-label="{label}">{mark}</span> <span style="{weight}">{escape(case.name)}</span></div>'
-    return line + (_pre(case.details) if case.details else "")
+    mark = f'<span role="img" aria-label="{case.status}">{_MARKS[case.status]}</span>'
+    name = f"<b>{escape(case.name)}</b>" if case.status == "failed" else escape(case.name)
+    return _div(f"{mark} {name}") + (_pre(case.details) if case.details else "")
+
+
+def _div(content: str, style: str = "") -> str:
+    return f'<div style="{style}">{content}</div>' if style else f"<div>{content}</div>"
 
 
 def _pre(lines) -> str:
-    return f'<pre style="{_CODE}">{escape(chr(10).join(lines))}</pre>'
+    return f'<pre style="{_INK}{_CODE}">{escape(chr(10).join(lines))}</pre>'
 
 
 # ---- one case in words ---------------------------------------------------------------------------------------------

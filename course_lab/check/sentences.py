@@ -29,6 +29,8 @@ SENTENCES = {
     "Its block is longer than what is left: which lanes may read?",
     "out-of-bounds": "Line {line} of program {program} reaches element {element} of {tensor}, which has {size}. "
     "Look at how its offsets are computed.",
+    "between-rows": "Line {line} of program {program} reaches between the rows of {tensor}: "
+    "they lie further apart than they are long. Which number says how far?",
     "program-id-unused": "Programs {first} and {second} wrote the same elements. "
     "What must differ between two programs, and does every axis of the grid appear in the offsets?",
     "overlapping-programs": "Programs {first} and {second} both wrote element {element} of {tensor}. "

@@ -1,0 +1,125 @@
+"""What a notebook offers: `%%exercise 2.1`, `%hint 2.1`, `%solution 2.1` and `my_kernel("2.1", default)`.
+
+Under COURSE_STRICT=1 (machines that grade notebooks) an answer that is not right raises, and nothing is recorded.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import warnings
+from collections.abc import Callable
+from html import escape
+
+from IPython.core.error import UsageError
+from IPython.core.interactiveshell import InteractiveShell
+from IPython.display import Code, display
+
+from course_lab import lessons, sandbox
+from course_lab.check import answer, grading
+from course_lab.check.report import ExerciseFailed, Report
+from course_lab.exercise import Exercise
+from course_lab.progress import history, record
+
+ATTEMPTS_BEFORE_SOLUTION = 3
+
+
+class Note:
+    """A short text, shown as text or as a paragraph."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def __repr__(self) -> str:
+        return self.text
+
+    def _repr_html_(self) -> str:
+        return "".join(f"<div style='white-space:pre-wrap'>{escape(line)}</div>" for line in self.text.split("\n"))
+
+
+def register(shell: InteractiveShell) -> None:
+    """Give an IPython shell the magics, and start the fork server so that the first check is quick."""
+    shell.register_magic_function(lambda line, cell: check_cell(shell, line, cell), "cell", "exercise")
+    shell.register_magic_function(lambda line: display(hint(line)), "line", "hint")
+    shell.register_magic_function(lambda line: display(solution(line)), "line", "solution")
+    sandbox.warm()
+
+
+def check_cell(shell: InteractiveShell, line: str, cell: str) -> None:
+    """Grade a cell, show the report, and run a right answer in the notebook too, so that its kernel can be used there.
+
+    Raises:
+        ExerciseFailed: COURSE_STRICT=1, and the answer is not right.
+    """
+    exercise, strict = _exercise(line, "%%exercise"), grading.strict()
+    code = f"%%exercise {exercise.number}\n{cell}"
+    report = grading.grade(exercise.number, code, card=not strict, progress_bar=not strict)
+    display(report)
+    if not strict:
+        _keep(exercise, cell, report)
+    if strict and not report.passed:
+        raise ExerciseFailed(report)
+    if report.passed:
+        with contextlib.redirect_stdout(io.StringIO()):  # its output is in the report already
+            answer.execute(exercise.number, code, shell.user_ns)
+
+
+def _keep(exercise: Exercise, cell: str, report: Report) -> None:
+    if report.status == "not-attempted":
+        return
+    about = {"status": report.status, "answer": answer.digest(cell)}
+    about["cases"] = [sum(case.passed for case in report.cases), len(report.cases)]
+    about["diagnosis"] = report.diagnosis.code if report.diagnosis else None
+    if report.passed:
+        about |= {"code": cell, "entry": exercise.entry}
+    record(exercise.number, "attempt", **about)
+
+
+def hint(line: str) -> Note:
+    """The next hint for an exercise; after the last one, all of them."""
+    exercise = _exercise(line, "%hint")
+    shown = history(exercise.number).hints
+    total = len(exercise.hints)
+    if shown < total:
+        record(exercise.number, "hint")
+        return Note(f"Hint {shown + 1} of {total} for {exercise.number}: {exercise.hints[shown]}")
+    every = "\n".join(f"{i}. {text}" for i, text in enumerate(exercise.hints, start=1))
+    return Note(f"There are no more hints for {exercise.number}. All {total} again:\n{every}")
+
+
+def solution(line: str) -> Note | Code:
+    """The solution of an exercise, once it is solved or three different answers were checked."""
+    exercise = _exercise(line, "%solution")
+    known = history(exercise.number)
+    left = ATTEMPTS_BEFORE_SOLUTION - known.attempts
+    if not known.solved and left > 0:
+        tries = "one more try of yours" if left == 1 else f"{left} more tries of yours"
+        return Note(f"The solution of {exercise.number} opens after {tries} (each different). %hint {exercise.number}")
+    record(exercise.number, "solution")
+    return Code(lessons.solution(exercise.number), language="python")
+
+
+def my_kernel(number: str, default: Callable) -> Callable:
+    """Your own function from exercise `number`, from your last answer that passed the check; `default` without one.
+
+    It works in any notebook:  `rms_norm = my_kernel("2.2", course_kernels.rms_norm)`.
+    """
+    known = history(number)
+    if not known.code or not known.entry:
+        return default
+    try:
+        with contextlib.redirect_stdout(io.StringIO()):
+            return answer.execute(number, known.code)[known.entry]
+    except Exception as error:
+        warnings.warn(f"your answer to {number} no longer runs ({error}); using {default.__name__}", stacklevel=2)
+        return default
+
+
+def _exercise(line: str, magic: str) -> Exercise:
+    number = line.split("#")[0].strip()
+    if not number:
+        raise UsageError(f"which exercise? Write its number: {magic} 2.1")
+    try:
+        return lessons.exercise(number)
+    except lessons.LessonError as error:
+        raise UsageError(str(error)) from None
