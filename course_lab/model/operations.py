@@ -1,6 +1,7 @@
 """What each operation of the model computes, in plain PyTorch: the defaults that a kernel can replace.
 
-The signatures are those of the functions in ``course_kernels``, so that a kernel of the course fits in as it is.
+The signatures are those of the functions in ``course_kernels``, so that a kernel of the course fits in as it is. Where
+``course_kernels.reference`` has the formula, it is used.
 
 T tokens, hidden size N, QH query heads, KH key/value heads, head dimension D, B sequences (here always one).
 """
@@ -14,22 +15,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from course_kernels.reference import act_and_mul, add_rms_norm, rms_norm
+
 
 def embedding(tokens: Tensor, weight: Tensor) -> Tensor:
     """Row ``tokens[t]`` of weight (V, N) for every t: (T,) int64 -> (T, N)."""
     return F.embedding(tokens, weight)
-
-
-def rms_norm(x: Tensor, weight: Tensor, eps: float = 1e-6) -> Tensor:
-    """``x / sqrt(mean(x², last dimension) + eps) * weight``; (T, N) -> (T, N), computed in float32."""
-    wide = x.float()
-    return (wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + eps) * weight.float()).to(x.dtype)
-
-
-def add_rms_norm(x: Tensor, residual: Tensor, weight: Tensor, eps: float = 1e-6) -> tuple[Tensor, Tensor]:
-    """``new_residual = x + residual`` and its RMSNorm: two (T, N) -> (y, new_residual), both (T, N)."""
-    new_residual = x + residual
-    return rms_norm(new_residual, weight, eps), new_residual
 
 
 def linear(x: Tensor, weight: Tensor) -> Tensor:
@@ -94,8 +85,7 @@ def attention(q: Tensor, k: Tensor, v: Tensor, *, causal: bool = False, sm_scale
 
 def silu_and_mul(x: Tensor) -> Tensor:
     """``silu(gate) * up`` where x (T, 2 I) is [gate | up] -> (T, I)."""
-    gate, up = x.chunk(2, dim=-1)
-    return F.silu(gate) * up
+    return act_and_mul(x, "silu")
 
 
 def topk(x: Tensor, k: int) -> tuple[Tensor, Tensor]:

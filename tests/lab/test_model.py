@@ -13,6 +13,8 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+import course_kernels
+from course_kernels._triton import hooks
 from course_lab import model
 from course_lab.model import bar, operations, weights
 from course_lab.model.loading import halves_from_pairs
@@ -195,6 +197,17 @@ def test_a_replaced_operation_is_called_and_the_tokens_stay(llm, name):
     assert calls == 2 * llm.count_calls()[name]
     llm.generate([1], 1, progress=False)
     assert calls == 2 * llm.count_calls()[name], "the replacement outlived its block"
+
+
+@needs_weights
+def test_the_courses_kernels_give_the_same_tokens(llm):
+    """Interpreted on the CPU, row by row: a program for each of the 37 tokens of the prompt, in each of 61 launches."""
+    before = hooks.launches()
+    kernels = {"rms_norm": course_kernels.rms_norm, "add_rms_norm": course_kernels.add_rms_norm}
+    with course_kernels.use_backend("triton"), llm.using(**kernels):
+        written = llm.generate(FRANCE["prompt"], 4, progress=False)
+    assert written.tokens == FRANCE["tokens"][:4]
+    assert hooks.launches() - before == 4 * 61
 
 
 def _no_eps(x, weight, eps):
