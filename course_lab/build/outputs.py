@@ -22,7 +22,8 @@ def code_cells(notebook: NotebookNode) -> list[NotebookNode]:
 def normalise(notebook: NotebookNode) -> None:
     """Give equal runs equal bytes: counts from 1, no timing, no progress bars, streams merged, short tracebacks."""
     for count, cell in enumerate(code_cells(notebook), start=1):
-        cell.outputs = _merge_streams([output for output in map(_normal, cell.outputs) if output])
+        whole = _merge_streams(cell.outputs)  # a progress bar comes in many pieces
+        cell.outputs = _merge_streams([output for output in map(_normal, whole) if output])
         cell.execution_count = count
         cell.metadata.pop("execution", None)
         for output in cell.outputs:
