@@ -1,0 +1,113 @@
+"""Count what PyTorch would launch: every operation that it runs inside a block, and the bytes that each one moves.
+
+    with eager.count() as ops:
+        model.OPERATIONS["rms_norm"](x, weight, eps)
+    ops.kernels, ops.bytes
+
+PyTorch runs a formula operation by operation. On a GPU each is (at least) one kernel, which reads its inputs from
+memory and writes its result there. Views cost nothing and are left out, and so is memory that is only set aside.
+
+Bytes count each tensor that goes in and each that comes out once; an argument that is broadcast counts as it is stored.
+"""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+_ALLOCATIONS = {"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided"}
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One operation that ran: PyTorch's name for it, the shapes and types that came out, bytes read and written."""
+
+    name: str
+    result: str
+    read: int
+    written: int
+
+
+@dataclass
+class Count:
+    """The operations that ran, in order; prints as a table."""
+
+    operations: list[Operation] = field(default_factory=list)
+
+    @property
+    def kernels(self) -> int:
+        """How many kernels a GPU would launch for them, at least."""
+        return len(self.operations)
+
+    @property
+    def bytes(self) -> int:
+        """Bytes read and written by all of them."""
+        return sum(op.read + op.written for op in self.operations)
+
+    def _cells(self) -> list[tuple[str, str, str, str]]:
+        rows = [(op.name, op.result, f"{op.read:,}", f"{op.written:,}") for op in self.operations]
+        read, written = sum(op.read for op in self.operations), sum(op.written for op in self.operations)
+        return [*rows, (f"{self.kernels} kernels", "", f"{read:,}", f"{written:,}")]
+
+    def __repr__(self) -> str:
+        lines = [_HEAD, *self._cells()]
+        widths = [max(len(line[column]) for line in lines) for column in range(len(_HEAD))]
+        return "\n".join(
+            "  ".join(
+                cell.ljust(width) if column < 2 else cell.rjust(width)
+                for column, (cell, width) in enumerate(zip(line, widths, strict=True))
+            )
+            for line in lines
+        )
+
+    def _repr_html_(self) -> str:
+        def line(cells: tuple[str, ...], tag: str) -> str:
+            sides = ("left", "left", "right", "right")
+            pairs = zip(cells, sides, strict=True)
+            return (
+                f"<tr>{''.join(f'<{tag} style=text-align:{side}>{html.escape(c)}</{tag}>' for c, side in pairs)}</tr>"
+            )
+
+        *rows, total = self._cells()
+        body = "".join(line(cells, "td") for cells in rows)
+        return (
+            f"<table><thead>{line(_HEAD, 'th')}</thead><tbody>{body}</tbody><tfoot>{line(total, 'th')}</tfoot></table>"
+        )
+
+
+_HEAD = ("operation", "result", "bytes read", "bytes written")
+
+
+class _Counting(TorchDispatchMode):
+    def __init__(self, count: Count) -> None:
+        super().__init__()
+        self._count = count
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        result = func(*args, **(kwargs or {}))
+        name = func.overloadpacket.__name__
+        if not func.is_view and name not in _ALLOCATIONS:
+            inputs = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
+            outputs = [leaf for leaf in tree_leaves(result) if isinstance(leaf, Tensor)]
+            shown = ", ".join(f"{str(out.dtype).removeprefix('torch.')} {tuple(out.shape)}" for out in outputs)
+            self._count.operations.append(Operation(name, shown, _bytes(inputs), _bytes(outputs)))
+        return result
+
+
+def _bytes(tensors: list[Tensor]) -> int:
+    return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+
+
+@contextmanager
+def count() -> Iterator[Count]:
+    """Note every PyTorch operation inside the block: `with eager.count() as ops: ...`."""
+    found = Count()
+    with torch.no_grad(), _Counting(found):
+        yield found
