@@ -22,10 +22,10 @@ class _Inert(ModuleType):
 @contextmanager
 def triton_importable() -> Iterator[None]:
     """Let `import triton` succeed inside the block, and only there."""
-    modules = {name: _Inert(name) for name in ("triton", "triton.language")}
-    sys.modules.update(modules)
+    triton, language = _Inert("triton"), _Inert("triton.language")
+    triton.language = language
+    sys.modules |= {"triton": triton, "triton.language": language}
     try:
         yield
     finally:
-        for name in modules:
-            del sys.modules[name]
+        del sys.modules["triton"], sys.modules["triton.language"]

@@ -1,0 +1,23 @@
+"""Tolerances, and what the tests of all kernels compare with."""
+
+from __future__ import annotations
+
+import torch
+
+DTYPES = (torch.float32, torch.float16, torch.bfloat16)
+
+# Kernels compute in float32 and round once: half a unit in the last place, and a little for the order of the sums.
+TOLERANCE = {torch.float32: 1e-5, torch.float16: 2e-3, torch.bfloat16: 8e-3}
+GRADIENT_TOLERANCE = {torch.float32: 1e-4, torch.float16: 1e-2, torch.bfloat16: 3e-2}
+
+AMD_COMPUTE_UNITS = {"gfx90a": 110, "gfx942": 304, "gfx950": 256, "gfx1100": 96, "gfx1201": 64}
+
+
+def assert_close(actual: torch.Tensor, expected: torch.Tensor, tolerance: float) -> None:
+    """|actual - expected| <= tolerance * (1 + |expected|) in float64; NaN exactly where it is expected."""
+    torch.testing.assert_close(actual.double(), expected.double(), atol=tolerance, rtol=tolerance, equal_nan=True)
+
+
+def short(dtype: torch.dtype) -> str:
+    """A dtype in a test's name: "bfloat16"."""
+    return str(dtype).removeprefix("torch.")
