@@ -98,3 +98,13 @@ def distance(x: Tensor, y: Tensor) -> Tensor:
 def row_mean_square(x: Tensor) -> Tensor:
     """mean(x^2) over the last dimension, in float32"""
     return x.double().square().mean(dim=-1).float()
+
+
+def copy(x: Tensor) -> Tensor:
+    """The values of x in fresh, contiguous memory, whatever its strides."""
+    return x.clone(memory_format=torch.contiguous_format)
+
+
+def bias_residual_add(x: Tensor, residual: Tensor, bias: Tensor) -> Tensor:
+    """x + bias + residual, bias along the last dimension, rounded once"""
+    return (x.double() + bias.double() + residual.double()).to(x.dtype)
