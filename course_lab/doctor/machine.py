@@ -87,8 +87,7 @@ def group_name(number: int) -> str:
 
 def run_probes() -> dict[str, Probe]:
     """Run probe.py in a child process. A part that it did not reach is missing from the result."""
-    # -P: the child's folder must not lead sys.path, where names of this package would hide the standard library's
-    command = [sys.executable, "-P", str(Path(__file__).with_name("probe.py"))]
+    command = [sys.executable, str(Path(__file__).with_name("probe.py"))]
     environment = {name: value for name, value in os.environ.items() if name != "COURSE_KERNELS_BACKEND"}
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=PROBE_SECONDS, env=environment)
