@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 from course_lab import source
 from course_lab.lessons import Lesson, LessonError
+from course_lab.mutants import MutantError, apply
 
 CELL_LINES = 25
 KERNEL_CELL_LINES = 60
@@ -119,3 +120,8 @@ def _mutants(lesson: Lesson) -> Iterator[str]:
         for name, count in Counter(mutant.name for mutant in mutants).items():
             if count > 1:
                 yield f"Exercise {number} has {count} mutants called {name!r}."
+        for mutant in mutants if number in lesson.answers else ():
+            try:
+                apply(mutant, lesson.answers[number].solution)
+            except MutantError as error:
+                yield f"Exercise {number}: {error}"

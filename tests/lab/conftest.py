@@ -96,3 +96,14 @@ def fake_course(built_once: Path, tmp_path: Path) -> Iterator[FakeCourse]:
     with pytest.MonkeyPatch.context() as patch:
         yield _activated(root, patch)
     FakeCourse.forget()
+
+
+@pytest.fixture
+def fake_source(tmp_path: Path) -> Iterator[FakeCourse]:
+    """The small course before its first build."""
+    root = tmp_path / "course"
+    root.mkdir()
+    _lay_out(root)
+    with pytest.MonkeyPatch.context() as patch:
+        yield _activated(root, patch)
+    FakeCourse.forget()

@@ -301,6 +301,7 @@ def test_check_notices_a_missing_notebook_and_another_layout(fake_course):
         ("spec.py", "EXERCISES = (", "EXERCISES = (1 / 0,", "can't be imported: ZeroDivisionError"),
         ("spec.py", '"How many programs?", ', "", "hints"),
         ("mutants.py", '_mutants("2 * x")', '_mutants("2 * x")[:3]', "Exercise 90.1 has 3 mutants; it needs 5"),
+        ("mutants.py", "x.numel() // 128", "triton.cdiv(x.numel(), 128)", "mutant 'grid rounds down' changes nothing"),
         ("mutants.py", '"90.2"', '"90.3"', "has mutants of exercise 90.3, which spec.py lacks"),
         ("mutants.py", '"never launched"', '"no store mask"', "Exercise 90.1 has 2 mutants called 'no store mask'"),
     ],

@@ -10,10 +10,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from nbformat.v4 import new_code_cell
+from nbformat.v4 import new_code_cell, new_output
+
+from course_lab.notebooks import NotebookError, answer_code
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-RIGHT = "double_kernel[(triton.cdiv(x.numel(), 128),)](x, y, x.numel(), BLOCK=128)"
 
 
 @pytest.fixture
@@ -46,25 +47,16 @@ def change(course, number: str, edit) -> None:
     course.save("exercises", notebook)
 
 
-def test_untouched_stubs_are_skipped_case_by_case(checkout):
-    counts, output = run_pytest(checkout, "exercises")
-    assert counts == {"skipped": 4}, output
-    assert "exercise 90.1: not attempted yet" in output
+def rounded_down(code: str) -> str:
+    return code.replace("triton.cdiv(x.numel(), 128)", "x.numel() // 128")
 
 
-def test_a_right_answer_passes_and_a_wrong_one_fails_with_its_report(checkout):
-    change(checkout, "90.1", lambda code: code)
-    change(checkout, "90.2", lambda code: code.replace("triton.cdiv(x.numel(), 128)", "x.numel() // 128"))
-    counts, output = run_pytest(checkout, "exercises", "-v")
-    assert counts == {"passed": 3, "failed": 1}, output
-    assert re.search(r"test_exercise\[90.1-a length with a tail\] PASSED", output)
-    assert re.search(r"test_exercise\[90.2-a length with a tail\] FAILED", output)
-    assert "triton.cdiv" in output and "Traceback" not in output  # the report's own words, no pytest internals
-
-
-def test_every_case_of_the_solutions_passes(checkout):
-    counts, output = run_pytest(checkout, "exercises", COURSE_TARGET="solutions")
-    assert counts == {"passed": 4}, output
+def remember(course, folder: str, code: str, printed: str) -> None:
+    """Add an executed cell with this output."""
+    notebook = course.notebook(folder)
+    output = new_output("stream", name="stdout", text=printed)
+    notebook.cells.append(new_code_cell(code, execution_count=99, outputs=[output]))
+    course.save(folder, notebook)
 
 
 def _twice(notebook):
@@ -84,58 +76,68 @@ def _without_magic(notebook):
 @pytest.mark.parametrize(
     "damage, message",
     [
-        (_twice, "exercises/90_double.ipynb has 2 answer cells of exercise 90.1 (cells 4 and 8)"),
-        (_deleted, "exercises/90_double.ipynb has no answer cell of exercise 90.1"),
+        (_twice, "exercises/90_double.ipynb has 2 answer cells of exercise 90.1 (cells 4 and 8): keep one"),
+        (_deleted, "exercises/90_double.ipynb has no answer cell of exercise 90.1: undo its deletion"),
         (_without_magic, "cell 4 was the answer to exercise 90.1. Make `%%exercise 90.1` its first line again"),
     ],
 )
-def test_a_damaged_notebook_is_explained(checkout, damage, message):
-    notebook = checkout.notebook("exercises")
+def test_a_damaged_notebook_is_explained(fake_course, damage, message):
+    notebook = fake_course.notebook("exercises")
+    assert "# your code here" in answer_code(fake_course.path("exercises"), "90.1")
     damage(notebook)
+    fake_course.save("exercises", notebook)
+    with pytest.raises(NotebookError, match=re.escape(message)):
+        answer_code(fake_course.path("exercises"), "90.1")
+
+
+def test_a_missing_and_a_broken_notebook_are_explained(fake_course):
+    path = fake_course.path("exercises")
+    path.write_text("<<<<<<< HEAD")
+    with pytest.raises(NotebookError, match="exercises/90_double.ipynb is not a valid notebook"):
+        answer_code(path, "90.1")
+    path.unlink()
+    with pytest.raises(NotebookError, match="exercises/90_double.ipynb is missing"):
+        answer_code(path, "90.1")
+
+
+def test_stubs_are_skipped_and_a_damaged_answer_fails_in_one_sentence(checkout):
+    notebook = checkout.notebook("exercises")
+    _twice(notebook)
     checkout.save("exercises", notebook)
     counts, output = run_pytest(checkout, "exercises")
     assert counts == {"failed": 2, "skipped": 2}, output
-    assert message in output
+    assert "exercise 90.2: not attempted yet" in output
+    assert "has 2 answer cells of exercise 90.1" in output and "Traceback" not in output
 
 
-def test_a_missing_and_a_broken_notebook_are_explained(checkout):
-    path = checkout.path("exercises")
-    path.write_text("<<<<<<< HEAD")
-    counts, output = run_pytest(checkout, "exercises")
-    assert counts == {"failed": 4} and "is not a valid notebook" in output
-    path.unlink()
-    counts, output = run_pytest(checkout, "exercises")
-    assert counts == {"failed": 4} and "exercises/90_double.ipynb is missing" in output
-
-
-def test_nbval_grades_the_learners_notebook(checkout):
+def test_a_right_answer_passes_and_a_wrong_one_fails_with_its_report(checkout):
     change(checkout, "90.1", lambda code: code)
-    notebook = checkout.notebook("exercises")
-    notebook.cells.append(new_code_cell("print('mine')", execution_count=9))  # its output was cleared since
-    checkout.save("exercises", notebook)
-    counts, output = run_pytest(checkout, "--nbval", "exercises/90_double.ipynb")
+    change(checkout, "90.2", rounded_down)
+    counts, output = run_pytest(checkout, "exercises", "-rA")
     assert counts == {"passed": 3, "failed": 1}, output
-    assert "%%exercise 90.2" in output
-    change(checkout, "90.2", lambda code: code)
-    counts, output = run_pytest(checkout, "--nbval", "exercises/90_double.ipynb")
+    assert "PASSED exercises/test_exercises.py::test_exercise[90.1-a length with a tail]" in output
+    assert "FAILED exercises/test_exercises.py::test_exercise[90.2-a length with a tail]" in output
+    assert "triton.cdiv" in output and "Traceback" not in output  # the report's own words
+
+
+def test_every_case_of_the_solutions_passes(checkout):
+    counts, output = run_pytest(checkout, "exercises", COURSE_TARGET="solutions")
     assert counts == {"passed": 4}, output
 
 
-def test_lessons_and_solutions_pass_strictly_and_lessons_are_not_graded(checkout):
-    notebook = checkout.notebook("notebooks")
-    notebook.cells.append(new_code_cell("import os\nos.environ.get('COURSE_STRICT', 'not strict')", execution_count=8))
-    notebook.cells[-1].outputs = [
-        {"output_type": "execute_result", "execution_count": 8, "metadata": {}, "data": {"text/plain": "'not strict'"}}
-    ]
-    checkout.save("notebooks", notebook)
-    counts, output = run_pytest(checkout, "--nbval", "exercises", "notebooks", "solutions")
-    assert counts == {"passed": 1 + 8 + 3, "failed": 2, "skipped": 4}, output  # both stubs are untouched
+def test_nbval_grades_exercises_and_solutions_but_no_lesson(checkout):
+    change(checkout, "90.1", lambda code: code)
+    change(checkout, "90.2", rounded_down)
+    remember(checkout, "exercises", "print('mine')", "theirs")  # what a learner's cell prints is not compared
+    remember(checkout, "notebooks", "import os\nprint(os.environ.get('COURSE_STRICT'))", "None\n")
+    folders = [str(checkout.path(folder)) for folder in ("exercises", "notebooks", "solutions")]
+    counts, output = run_pytest(checkout, "--nbval", *folders)
+    assert counts == {"passed": 3 + 8 + 3, "failed": 1}, output
+    assert "%%exercise 90.2" in output
 
 
 def test_a_changed_output_fails_unless_its_cell_is_volatile(checkout):
     path = checkout.path("notebooks")
-    text = path.read_text()
-    assert run_pytest(checkout, "--nbval", "notebooks")[0] == {"passed": 7}
-    path.write_text(text.replace('"42"', '"43"', 1))
-    counts, output = run_pytest(checkout, "--nbval", "notebooks")
+    path.write_text(path.read_text().replace('"42"', '"43"', 1))
+    counts, output = run_pytest(checkout, "--nbval", "notebooks")  # print(id(...)) differs too
     assert counts == {"passed": 6, "failed": 1} and "Cell outputs differ" in output

@@ -1,0 +1,85 @@
+"""Every lesson: rules kept, notebooks as built, stubs no attempt, solutions right, each mutant diagnosed."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import nbformat
+import pytest
+
+from course_lab import build, check, lessons, mutants
+from course_lab.build import learner, rules
+from course_lab.exercise import Exercise
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+LESSONS = [lesson for lesson in lessons.all() if lesson.is_built_in(REPOSITORY)]
+
+
+def _exercises() -> Iterator[Exercise]:
+    """The exercises of the lessons that can be read; of the others test_the_rules_are_kept gives the reason."""
+    for lesson in LESSONS:
+        if not rules.problems(lesson):
+            yield from lesson.exercises
+
+
+EXERCISES = [exercise.number for exercise in _exercises()]
+MUTANTS = [
+    pytest.param(number, mutant, id=f"{number}-{mutant.name}")
+    for number in EXERCISES
+    for lesson in LESSONS
+    for mutant in lesson.mutants.get(number, ())
+]
+
+
+def test_the_course_has_lessons():
+    assert LESSONS
+
+
+@pytest.mark.parametrize("lesson", LESSONS, ids=lambda lesson: lesson.name)
+def test_the_rules_are_kept(lesson):
+    assert rules.problems(lesson) == []
+
+
+def test_the_notebooks_are_what_their_source_gives():
+    report = build.build(check=True)
+    assert report.ok, str(report)
+
+
+@pytest.mark.parametrize("lesson", LESSONS, ids=lambda lesson: lesson.name)
+def test_the_committed_exercises_are_nobodys_work(lesson):
+    """The working copy may hold answers; what is committed must be as the builder made it."""
+    text = _committed(lesson.notebook("exercises"))
+    if text is not None:
+        notebook = nbformat.from_dict(json.loads(text))
+        assert not learner.in_use(nbformat.v4.rejoin_lines(notebook))
+
+
+def _committed(path: Path) -> str | None:
+    """The text of the file at the last commit; None where there is no git or no such file yet."""
+    if shutil.which("git") is None:
+        return None
+    name = f"HEAD:{path.relative_to(REPOSITORY).as_posix()}"
+    done = subprocess.run(["git", "show", name], cwd=REPOSITORY, capture_output=True, text=True)
+    return done.stdout if done.returncode == 0 else None
+
+
+@pytest.mark.parametrize("number", EXERCISES)
+def test_the_stub_is_no_attempt(number):
+    assert check.grade(number, lessons.stub(number)).status == "not-attempted"
+
+
+@pytest.mark.parametrize("number", EXERCISES)
+def test_the_solution_passes(number):
+    report = check.grade(number, lessons.solution(number))
+    assert report.passed, str(report)
+
+
+@pytest.mark.parametrize("number, mutant", MUTANTS)
+def test_the_mutant_is_diagnosed(number, mutant):
+    report = check.grade(number, mutants.apply(mutant, lessons.solution(number)))
+    assert report.status == "failed", "the mutant passes"
+    assert report.diagnosis is not None and report.diagnosis.code == mutant.diagnosis, str(report)
