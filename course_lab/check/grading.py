@@ -21,10 +21,11 @@ from course_lab.check.child import CASE_MARK
 from course_lab.check.diagnosis import Facts, diagnose, from_end, own_line
 from course_lab.check.report import Card, CaseResult, ExerciseFailed, Report, case_result, excerpt, shorten, shown_error
 from course_lab.check.sentences import Diagnosis, diagnosis, plain_exception
-from course_lab.check.verdict import CaseRun
+from course_lab.check.verdict import CaseRun, fresh
 from course_lab.exercise import Exercise
 
 _RUN_CASES = "course_lab.check.child:run_cases"
+_MEMORY = 2 << 30  # beyond what torch and triton hold
 _MAX_CHILDREN = 4  # after so many crashes the cases that are left are not tried
 _GPU_SECONDS = 60.0  # a fresh process must wake the device and compile
 _CARD_ARCH = "gfx942"
@@ -121,7 +122,7 @@ def make_runs(exercise: Exercise) -> list[CaseRun]:
 def _make_run(exercise: Exercise, case) -> CaseRun:
     generator = torch.Generator().manual_seed(zlib.crc32(f"{exercise.number}/{case.name}".encode()))
     args = tuple(case.make(generator))
-    copies = [a.clone() if isinstance(a, torch.Tensor) else a for a in args]
+    copies = fresh(args)
     result = exercise.reference(*copies)
     outputs = () if result is None else result if isinstance(result, tuple) else (result,)
     outputs += tuple(copies[position] for position in exercise.inplace)
@@ -147,7 +148,8 @@ def _run_on_interpreter(exercise: Exercise, code: str, runs: list[CaseRun], prog
             if not left:
                 break
             payload = _payload(exercise, code, left)
-            outcome = sandbox.run(_RUN_CASES, payload, time_limit=exercise.time_limit, on_part=advance)
+            limits = {"time_limit": exercise.time_limit, "memory_limit": _MEMORY}
+            outcome = sandbox.run(_RUN_CASES, payload, **limits, on_part=advance)
             if not outcome.parts or outcome.parts[0]["error"] or len(outcome.parts) == 1 and outcome.status == "ok":
                 return _undefined(exercise, code, outcome)
             _fill(left, outcome)
@@ -194,7 +196,7 @@ def _probe(exercise: Exercise, code: str, run: CaseRun) -> tuple[CaseRun, CaseRu
     for poison in (True, False):
         again = replace(run, seen=None, end=None)
         payload = _payload(exercise, code, [again], poison=poison)
-        _fill([again], sandbox.run(_RUN_CASES, payload, time_limit=exercise.time_limit))
+        _fill([again], sandbox.run(_RUN_CASES, payload, time_limit=exercise.time_limit, memory_limit=_MEMORY))
         both.append(again)
     return both[0], both[1]
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from course_lab import transport
 from course_lab.exercise import Case
 from course_lab.sandbox import Outcome
 
@@ -66,6 +67,11 @@ def close(expected: np.ndarray, got: np.ndarray, atol: float, rtol: float) -> np
         near = np.abs(got - expected) <= atol + rtol * np.abs(expected)
     same = (got == expected) | (np.isnan(got) & np.isnan(expected))
     return np.where(np.isfinite(expected) & np.isfinite(got), near, same)
+
+
+def fresh(args: tuple[Any, ...]) -> list[Any]:
+    """Copies of the arguments of a case, strides kept, that may be written."""
+    return [transport.with_strides(a, a.stride()) if isinstance(a, torch.Tensor) else a for a in args]
 
 
 @dataclass

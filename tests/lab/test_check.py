@@ -1,0 +1,285 @@
+"""The check from end to end: right answers pass, wrong ones are explained, hostile ones do no harm."""
+
+import time
+from dataclasses import replace
+
+import pytest
+import torch
+from small_exercises import COPY, DOUBLE, DOUBLE_SOLUTION, DOUBLE_STUB, IN_PLACE, IN_PLACE_SOLUTION, ROW_SUM, SOLUTIONS
+
+from course_lab import sandbox
+from course_lab.check import ExerciseFailed, Report, grade, grading
+from course_lab.check.report import Card
+from course_lab.engines import Gpu
+from course_lab.exercise import Case, Exercise
+
+
+def edited(*edits: tuple[str, str], exercise: Exercise = DOUBLE) -> str:
+    code = SOLUTIONS[exercise]
+    for old, new in edits:
+        assert old in code, old
+        code = code.replace(old, new)
+    return code
+
+
+def before_return(statement: str) -> str:
+    return edited(("    return y", f"    {statement}\n    return y"))
+
+
+# ---- right, empty and untouched ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("exercise", SOLUTIONS, ids=lambda exercise: exercise.entry)
+def test_a_right_answer_passes(exercise):
+    report = grade(exercise, SOLUTIONS[exercise])
+    assert report.passed, report
+    assert [case.name for case in report.cases] == [case.name for case in exercise.cases]
+    assert all(case.passed for case in report.cases) and report.diagnosis is None
+
+
+def test_a_warm_check_takes_less_than_a_second():
+    grade(DOUBLE, DOUBLE_SOLUTION)
+    started = time.monotonic()
+    grade(DOUBLE, DOUBLE_SOLUTION)
+    assert time.monotonic() - started < 1.0
+
+
+@pytest.mark.parametrize(
+    "code",
+    [DOUBLE_STUB, f"%%exercise 91.1\n\n{DOUBLE_STUB}\n   \n", DOUBLE_STUB.replace(")\n", ")   \n"), "", "\n  \n"],
+)
+def test_an_untouched_stub_is_not_attempted(code):
+    report = grade(DOUBLE, code, stub=DOUBLE_STUB)
+    assert report.status == "not-attempted" and "not attempted yet" in str(report) and report.diagnosis is None
+
+
+@pytest.mark.parametrize("code", [DOUBLE_STUB, "def double(x):\n    return x\n"])
+def test_strict_raises_unless_right(code):
+    with pytest.raises(ExerciseFailed) as failure:
+        grade(DOUBLE, code, stub=DOUBLE_STUB, strict=True)
+    assert isinstance(failure.value.report, Report)
+    assert grade(DOUBLE, DOUBLE_SOLUTION, strict=True).passed
+
+
+# ---- the report ----------------------------------------------------------------------------------------------------
+
+
+def test_the_report_names_the_first_wrong_element_its_program_and_its_line():
+    text = str(grade(DOUBLE, edited(("x * 2", "tl.where(offs == 300, 7.0, x * 2)"))))
+    assert "1 of 1024 elements of the output are wrong" in text
+    assert "first wrong: [300]" in text and "got 7" in text
+    assert "program 2 of double_kernel wrote it, in line 6" in text
+    assert "tl.store(y_ptr + offs, tl.where(offs == 300, 7.0, x * 2), mask=mask)" in text
+
+
+def test_lines_are_counted_as_in_the_cell():
+    code = edited(("x * 2", "z * 2"))
+    assert "line 6: " in str(grade(DOUBLE, code)) and "line 7: " in str(grade(DOUBLE, "%%exercise 91.1\n" + code))
+
+
+def test_a_syntax_error_shows_its_line_and_a_caret():
+    report = grade(DOUBLE, edited(("    mask = offs < n", "    mask = offs <) n")))
+    assert report.diagnosis.code == "syntax-error" and "line 4" in report.diagnosis.sentence
+    line, caret = report.excerpt
+    assert line[caret.index("^")] == ")"
+
+
+def test_an_exception_shows_the_learners_line_and_a_plain_sentence():
+    report = grade(DOUBLE, edited(("tl.arange(0, BLOCK)", "tl.arange(0, 100)")))
+    assert report.diagnosis == ("exception", "Line 3: tl.arange only makes lengths that are a power of two.")
+    assert report.excerpt[0].endswith("tl.program_id(0) * BLOCK + tl.arange(0, 100)")
+    assert "ValueError" in report.excerpt[1] and "InterpreterError" not in str(report)
+
+
+def test_printed_text_is_shown_once():
+    report = grade(DOUBLE, before_return("print('size', x.numel())"))
+    assert report.printed == "size 1024"
+
+
+def test_printed_text_of_the_failing_case_is_shown():
+    code = edited(
+        ("cdiv(x.numel(), 128)", "cdiv(x.numel() - 127, 128)"), ("    return y", "    print(len(x))\n    return y")
+    )
+    assert grade(DOUBLE, code).printed == "1000"
+
+
+def test_learners_text_is_escaped_in_html():
+    html = grade(DOUBLE, before_return("print('<script>alert(1)</script>')"))._repr_html_()
+    assert "<script>" not in html and "&lt;script&gt;" in html
+
+
+def test_a_report_repeats_exactly():
+    code = edited(("x * 2", "x * 2.5"))
+    one, two = grade(DOUBLE, code), grade(DOUBLE, code)
+    assert str(one) == str(two) and one._repr_html_() == two._repr_html_()
+
+
+# ---- evidence ------------------------------------------------------------------------------------------------------
+
+
+def test_a_store_into_an_input_fails_even_when_the_answer_is_right():
+    report = grade(
+        DOUBLE, edited(("x * 2, mask=mask)", "x * 2, mask=mask)\n    tl.store(x_ptr + offs, x * 2, mask=mask)"))
+    )
+    assert report.diagnosis == (
+        "input-modified",
+        "The argument x was changed, in line 7. An answer must leave its inputs as they are.",
+    )
+
+
+def test_an_argument_to_be_written_may_be_written():
+    assert grade(IN_PLACE, IN_PLACE_SOLUTION).passed
+    report = grade(IN_PLACE, IN_PLACE_SOLUTION.replace("x * 2", "x * 3"))
+    assert report.diagnosis.code == "constant-factor" and "argument 1 after the call" in str(report)
+
+
+def test_inputs_keep_their_strides():
+    case = Case("slice", lambda generator: (torch.zeros(4, 20)[:, :7],), 0, 0)
+    about = {"title": "t", "stars": 1, "minutes": 1, "hints": ("", "", ""), "torch_may_finish": True}
+    exercise = Exercise(
+        number="91.5", entry="strides", reference=lambda x: torch.tensor(x.stride()), cases=(case,), **about
+    )
+    code = """
+@triton.jit
+def touch_kernel(x_ptr):
+    tl.load(x_ptr)
+
+def strides(x):
+    touch_kernel[(1,)](x)
+    return torch.tensor(x.stride())
+"""
+    assert grade(exercise, code).passed
+
+
+def test_float64_references_ask_for_the_inputs_dtype():
+    exercise = Exercise("91.6", "t", 1, 1, "double", lambda x: 2 * x.double(), DOUBLE.cases, ("", "", ""))
+    assert grade(exercise, DOUBLE_SOLUTION).passed
+
+
+# ---- what an answer may do to us -----------------------------------------------------------------------------------
+
+SEGFAULT = "import ctypes; ctypes.string_at(8)"
+
+
+@pytest.mark.parametrize(
+    "code, diagnosis, words",
+    [
+        (before_return("while True: pass"), "timeout", "in line 12"),
+        ("while True:\n    print('x' * 99)", "timeout", "in line 2"),
+        (before_return("import os; os._exit(0)"), "crash", "exit status 0"),
+        (before_return(SEGFAULT), "crash", "in line 12: the process was ended by SIGSEGV"),
+        (before_return("torch.ones(10 << 30, dtype=torch.uint8)"), "memory", "in line 12"),
+        (before_return("[bytes(1 << 20) for _ in range(10 << 10)]"), "memory", "in line 12"),
+        (before_return("input('name')"), "exception", "input() has nobody to ask"),
+        (before_return("exit()"), "exception", "ends Python"),
+        (edited(("tl.store(y_ptr + offs", "tl.store(y_ptr + offs + (1 << 30)")), "out-of-bounds", "Line 6"),
+        ("double = 3", "no-entry", "does not define double"),
+        ("raise KeyError('a')", "exception", "Line 1 raised KeyError"),
+    ],
+)
+def test_the_check_survives(code, diagnosis, words):
+    started = time.monotonic()
+    report = grade(replace(DOUBLE, time_limit=2.0), code)
+    assert report.status == "failed"
+    assert report.diagnosis.code == diagnosis and words in report.diagnosis.sentence, report
+    assert time.monotonic() - started < 6
+
+
+def test_a_crash_in_one_case_leaves_the_others_their_ticks():
+    report = grade(DOUBLE, before_return(f"if len(x) == 1000: {SEGFAULT}"))
+    assert [case.status for case in report.cases] == ["passed", "failed", "passed"]
+
+
+@pytest.mark.parametrize(
+    "trick",
+    [
+        "torch.allclose = torch.equal = torch.Tensor.equal = lambda *a, **k: True",
+        "import numpy; numpy.isclose = numpy.array_equal = numpy.allclose = lambda *a, **k: True",
+        "from course_lab.check import verdict; verdict.close = lambda e, g, *r: g == g",
+        "import course_lab.check.verdict as v; v.CaseRun.passed = True",
+    ],
+)
+def test_patching_the_comparison_does_not_help(trick):
+    assert grade(DOUBLE, f"{trick}\n" + edited(("x * 2", "x * 3"))).diagnosis.code == "constant-factor"
+
+
+def test_the_child_has_no_expected_values():
+    spy = """
+    import gc
+    for thing in gc.get_objects():
+        if isinstance(thing, torch.Tensor) and thing.shape == x.shape:
+            print("tensor", [round(v, 3) for v in thing.flatten()[:2].tolist()])
+        if isinstance(thing, dict) and ("cases" in thing or "expected" in thing):
+            print("keys", sorted(map(str, thing)))
+"""
+    run = grading.make_runs(DOUBLE)[0]
+    payload = grading._payload(DOUBLE, edited(("    return y", spy + "    y = None\n    return y")), [run])
+    printed = sandbox.run("course_lab.check.child:run_cases", payload).output
+    expected = [round(v, 3) for v in run.expected[0][:2].tolist()]
+    given = [round(v, 3) for v in run.args[0][:2].tolist()]
+    assert f"tensor {given}" in printed
+    assert printed.count(f"tensor {expected}") == 1  # the answer's own y
+    assert "keys ['cases', 'code', 'device', 'entry', 'inplace', 'number']" in printed
+
+
+# ---- other engines -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def fake_gpu(monkeypatch):
+    """A GPU that is the interpreter in disguise; `fake_gpu["error"]` is added to what it returns."""
+    settings = {"error": 0.0}
+    real = sandbox.run
+
+    def run(job, payload, **options):
+        if payload["device"] != "cuda":
+            return real(job, payload, **options)
+        assert options["memory_limit"] is None
+        outcome = real(job, {**payload, "device": "cpu"}, **options)
+        for record in outcome.parts[1:]:
+            record["outputs"][0] += settings["error"]
+            record["launches"], record["writers"] = [], [None]
+        return outcome
+
+    monkeypatch.setattr(sandbox, "run", run)
+    monkeypatch.setattr(grading.engines, "gpu", lambda: Gpu("Imaginary MI300X", "gfx942", "hip", 64))
+    monkeypatch.setattr(grading.engines, "device", lambda: "cuda")
+    return settings
+
+
+def test_a_gpu_that_agrees_is_not_mentioned(fake_gpu):
+    report = grade(DOUBLE, DOUBLE_SOLUTION)
+    assert report.passed and len(report.cases) == len(DOUBLE.cases)
+
+
+def test_a_gpu_that_disagrees_is_named(fake_gpu):
+    fake_gpu["error"] = 1.0
+    report = grade(DOUBLE, DOUBLE_SOLUTION)
+    assert report.status == "failed" and report.diagnosis.code == "gpu-differs"
+    assert "Imaginary MI300X" in report.diagnosis.sentence
+    assert report.cases[-1].name == "bfloat16, on Imaginary MI300X" and not report.cases[-1].passed
+
+
+@pytest.mark.parametrize("works", [True, False])
+def test_the_amd_card_is_added_to_a_right_answer_or_left_out(monkeypatch, works):
+    real = sandbox.run
+
+    def run(job, payload, **options):
+        if not job.endswith("first_launch"):
+            return real(job, payload, **options)
+        value = {"text": "52 VGPR", "html": "<b>52</b>"} if works else None
+        return sandbox.Outcome("ok" if works else "crash", value)
+
+    monkeypatch.setattr(sandbox, "run", run)
+    report = grade(DOUBLE, DOUBLE_SOLUTION, card=True)
+    assert report.passed and report.card == (Card("52 VGPR", "<b>52</b>") if works else None)
+    assert ("52 VGPR" in str(report)) is works
+    assert grade(ROW_SUM, "x = 1", card=True).card is None
+
+
+def test_too_many_launches_and_a_grid_of_two_axes():
+    twice = edited(
+        ("    return y", "    copy_kernel[grid](x, y, M, N, N, 1, N, 1, BLOCK=16)\n    return y"), exercise=COPY
+    )
+    report = grade(COPY, twice)
+    assert report.diagnosis.code == "too-many-launches" and "2 kernels" in report.diagnosis.sentence

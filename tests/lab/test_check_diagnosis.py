@@ -1,0 +1,119 @@
+"""Each mistake is reported first, by its code, with a sentence that says where."""
+
+import pytest
+import torch
+from small_exercises import COPY, COPY_SOLUTION, DOUBLE, ROW_SUM, SOLUTIONS
+
+from course_lab.check import grade
+from course_lab.check.sentences import SENTENCES, plain_exception
+from course_lab.exercise import Case, Exercise
+
+MISTAKES = [  # exercise, edits of its solution, the code to be reported, words of the sentence
+    (DOUBLE, [("x * 2, mask=mask", "x * 2")], "missing-store-mask", "stores past the end of y_ptr, in line 6"),
+    (DOUBLE, [("x_ptr + offs, mask=mask", "x_ptr + offs")], "missing-load-mask", "past the end of x_ptr, in line 5"),
+    (DOUBLE, [(", mask=mask", "")], "missing-store-mask", "line 6"),
+    (DOUBLE, [("offs < n", "offs <= n")], "missing-store-mask", "Program 7"),
+    (DOUBLE, [("x_ptr + offs", "x_ptr + offs - 1")], "out-of-bounds", "element -1 of x_ptr"),
+    (DOUBLE, [("triton.cdiv(x.numel(), 128)", "x.numel() // 128")], "grid-floor-division", "last 104 of 1000 elements"),
+    (DOUBLE, [("triton.cdiv(x.numel(), 128)", "x.numel() // 2048")], "empty-grid", "(0, 1, 1)"),
+    (DOUBLE, [("(triton.cdiv(x.numel(), 128),)", "(1,)")], "partly-written", "first [128]"),
+    (DOUBLE, [("tl.program_id(0) * BLOCK + ", "")], "program-id-unused", "Programs 0 and 1"),
+    (DOUBLE, [("program_id(0) * BLOCK", "program_id(0)")], "overlapping-programs", "0 and 1 both wrote element 1"),
+    (DOUBLE, [("    double_kernel[", "    # double_kernel[")], "not-launched", "double_kernel is defined"),
+    (DOUBLE, [("    return y", "    return 2 * x")], "torch-result", "made by PyTorch"),
+    (DOUBLE, [("tl.store(y_ptr", "tl.store(x_ptr")], "input-modified", "argument x was changed, in line 6"),
+    (DOUBLE, [("    return y", "    return torch.zeros_like(x)")], "output-untouched", "Which one"),
+    (DOUBLE, [("x * 2", "x * x")], "squared", "This is the square."),
+    (DOUBLE, [("x * 2", "x * 3")], "constant-factor", "1.5 times"),
+    (DOUBLE, [("x * 2", "(x.to(tl.bfloat16) * 2).to(x.dtype)")], "half-accumulation", "close"),
+    (DOUBLE, [("x * 2", "x * 2 + tl.where(offs == 40, 1.0, 0.0)")], "unknown", "by hand"),
+    (DOUBLE, [("    return y", "    return y[:, None]")], "wrong-shape", "(1024,), and it has (1024, 1)"),
+    (DOUBLE, [("empty_like(x)", "empty_like(x, dtype=torch.float64)")], "wrong-dtype", "must be float32"),
+    (DOUBLE, [("    return y\n", "")], "wrong-type", "must return a tensor, and it returned None"),
+    (DOUBLE, [("    return y", "    return y, y")], "wrong-type", "returned 2 tensors"),
+    (DOUBLE, [("def double(x)", "def dubble(x)")], "no-entry", "double_kernel, dubble"),
+    (DOUBLE, [("    return y", "    return y(")], "syntax-error", "line 12"),
+    (DOUBLE, [("x * 2", "z * 2")], "exception", "Line 6 uses z"),
+    (DOUBLE, [("offs < n", "offs < 1000")], "hard-coded-size", "1000 is written in line 4"),
+    (DOUBLE, [("x, y, x.numel()", "x, y, 1024")], "hard-coded-size", "1024 is written in line 11"),
+    (DOUBLE, [("    return y", "    y += __import__('time').time()\n    return y")], "nondeterministic", "two"),
+    (ROW_SUM, [(", other=0.0", "")], "missing-other", "Line 6"),
+    (ROW_SUM, [("mask=mask, other=0.0", "")], "missing-load-mask", "x_ptr, in line 6"),
+    (ROW_SUM, [("row * stride_xm", "row * N")], "between-rows", "Line 6"),
+    (ROW_SUM, [("total = tl.sum(x * x, axis=0)", "total = tl.sum(x * x, axis=0) + 1.0")], "row-factor", "Each row"),
+    (ROW_SUM, [("(x / total)", "(x / total * 0.999)")], "constant-factor", "0.999"),
+    (ROW_SUM, [("kernel[(M,)]", "kernel[(M - 1,)]")], "partly-written", "first [3, 0]"),
+    (COPY, [("y.stride(0), y.stride(1)", "y.stride(1), y.stride(0)")], "swapped-strides", "transposed order"),
+    (COPY, [("x.stride(0), x.stride(1)", "x.stride(1), x.stride(0)")], "swapped-strides", "transposed order"),
+    (COPY, [("program_id(1)", "program_id(0)")], "program-id-unused", "every axis of the grid"),
+    (COPY, [("triton.cdiv(N, 16))", "N // 16)")], "grid-floor-division", "positions along dimension 1"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("exercise, edits, code, words", MISTAKES, ids=[f"{m[0].entry}-{m[1][0][1]}" for m in MISTAKES])
+def test_the_mistake_is_named(exercise, edits, code, words):
+    answer = SOLUTIONS[exercise]
+    for old, new in edits:
+        assert old in answer, old
+        answer = answer.replace(old, new)
+    report = grade(exercise, answer)
+    assert report.diagnosis is not None, "it passed"
+    assert report.diagnosis.code == code and words in report.diagnosis.sentence, report
+
+
+def test_torch_alone_is_told_so():
+    assert grade(DOUBLE, "def double(x):\n    return 2 * x\n").diagnosis.code == "no-kernel"
+
+
+def test_a_borrowed_kernel_does_not_count():
+    code = "import course_kernels\n\ndef double(x):\n    return course_kernels.vector_add(x, x)\n"
+    assert grade(DOUBLE, code).diagnosis.code == "no-kernel"
+
+
+def test_a_kernel_that_stores_moved_by_one_is_told_so():
+    code = SOLUTIONS[DOUBLE].replace("y_ptr + offs, x * 2, mask=mask", "y_ptr + (offs + 1) % n, x * 2, mask=mask")
+    report = grade(DOUBLE, code)
+    assert report.diagnosis == ("shifted", SENTENCES["shifted"].format(shift=1))
+
+
+def test_a_suspect_must_explain_every_wrong_case():
+    wrong_twice = SOLUTIONS[DOUBLE].replace("x * 2", "tl.where(n == 500, x + 1, x * x)")
+    assert grade(DOUBLE, wrong_twice).diagnosis.code != "squared"
+
+
+@pytest.mark.parametrize("square", [True, False])
+def test_a_transposed_output_is_recognised_in_both_shapes(square):
+    exercise = Exercise(
+        "91.7", "t", 1, 1, "copy", lambda x: x.clone(), COPY.cases[: 1 if square else 2][-1:], ("", "", "")
+    )  # fmt: skip
+    code = COPY_SOLUTION.replace("y.stride(0), y.stride(1)", "1, M")
+    assert grade(exercise, code).diagnosis.code == "swapped-strides"
+
+
+def test_integer_outputs_are_compared_exactly():
+    big = 2**60
+    case = Case("large", lambda generator: (torch.tensor([big, big + 1]),), 0, 0)
+    exercise = Exercise("91.8", "t", 1, 1, "double", lambda x: x.clone(), (case,), ("", "", ""))
+    code = SOLUTIONS[DOUBLE].replace("x * 2", "x + {}")
+    assert grade(exercise, code.format(0)).passed
+    assert "1 of 2" not in str(grade(exercise, code.format(1))) and not grade(exercise, code.format(1)).passed
+
+
+@pytest.mark.parametrize(
+    "type_, message, sentence",
+    [
+        ("NameError", "name 'foo' is not defined", "Line 3 uses foo, and nothing of that name is defined there."),
+        ("TypeError", "missing a required argument: 'BLOCK'", "A call in line 3 leaves out BLOCK."),
+        ("NotImplementedError", "", "Line 3 says that this part is still to be written."),
+        ("ValueError", "odd\nand long", "Line 3 raised ValueError: odd"),
+        ("RuntimeError", "Cannot call @triton.jit'd outside of the scope of a kernel", "Line 3 calls a kernel"),
+    ],
+)
+def test_exceptions_in_plain_words(type_, message, sentence):
+    assert plain_exception({"type": type_, "message": message, "line": 3}).startswith(sentence)
+
+
+def test_every_code_is_kebab_case_and_every_sentence_ends():
+    for code, sentence in SENTENCES.items():
+        assert code == code.lower() and " " not in code and "_" not in code
+        assert sentence[-1] in ".?}" and "\n" not in sentence
