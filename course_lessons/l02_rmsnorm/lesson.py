@@ -1,0 +1,703 @@
+# %% [markdown]
+# # 02 RMSNorm
+#
+# In lesson 01 every element was on its own. Now each result needs a whole row: you have to add up 576 numbers before
+# you may write the first one. That is a **reduction**, and most kernels of a language model contain one.
+#
+# You need lesson 01: program, block, mask, grid. It takes about 40 minutes, without the exercises.
+#
+# **In doing so, you will learn**
+#
+# - how a program adds up a row, and what the 64 lanes of a wave do meanwhile
+# - which value the idle lanes must hold, and why `other=` is not a detail
+# - why sums are kept in float32, and where `eps` belongs
+# - what fusing an addition into the norm saves, in bytes that you predict and then count
+# - when one row is too short for a program, and when it is too long
+
+# %% tags=["nbval-ignore-output"]
+import torch
+import triton
+import triton.language as tl
+
+import course_kernels
+import course_lab
+from course_kernels import reference
+from course_lab import amd_report, bench, draw, eager, engines, hardware, model, my_kernel, trace
+
+llm = model.load(device="cpu")  # on the CPU, so that every launch below can be watched
+
+# %% [markdown]
+# ## Where this sits in the model
+#
+# A layer of SmolLM2 has two halves, attention and MLP. Between them runs the **residual stream**: a vector of 576
+# numbers for each token. Each half reads a *normalised* copy of the stream, computes something, and adds it to the
+# stream.
+#
+# ```
+# embedding ──┬───────────────────── (+) ──┬─────────────── (+) ── ... 30 layers ... ──── norm ── logits
+#             └── norm ── attention ──┘    └── norm ── MLP ──┘
+# ```
+#
+# How many norms does one forward pass run? The model counts them:
+
+# %%
+calls = llm.count_calls()
+print("norms alone:         ", calls["rms_norm"])
+print("addition, then norm: ", calls["add_rms_norm"])
+
+# %% [markdown]
+# 61 norms: two in each of the 30 layers and one at the end. All but the very first come directly after an addition to
+# the stream. Hold on to that; it will pay.
+#
+# Here is what the first norm gets to see while the model reads *What is the capital of France?*
+
+# %%
+x, weight, eps = llm.activations("layers.0.input_norm")
+print("x      ", tuple(x.shape), x.dtype, " one row for each token of the prompt")
+print("weight ", tuple(weight.shape), weight.dtype)
+print("eps    ", f"{eps:.0e}")
+
+# %% [markdown]
+# And this is the formula as people write it in PyTorch. Each operation in it runs by itself, as a kernel of its own: it
+# reads its input from memory, and writes its result to memory.
+#
+# **Predict.** The result has as many elements as `x`. So at least `x` must be read and `y` written: two trips over the
+# matrix. How many trips does PyTorch make?
+
+
+# %% tags=["nbval-ignore-output"]
+def composed(x, weight, eps):
+    wide = x.float()
+    mean_square = wide.square().mean(-1, keepdim=True)
+    return (wide * torch.rsqrt(mean_square + eps) * weight.float()).to(x.dtype)
+
+
+with eager.count() as ops:
+    composed(x, weight, eps)
+floor = 2 * x.nbytes + weight.nbytes
+assert ops.kernels >= 5 and 3 < ops.bytes / floor < 4
+print(f"necessary: {floor:,} bytes, moved: {ops.bytes:,} bytes, {ops.bytes / floor:.1f} times as much")
+ops
+
+# %% [markdown]
+# Six kernels, and three and a half times the bytes that are necessary. Four of the six walk over the whole matrix. In
+# bfloat16, in which models usually run, the conversions come on top:
+
+# %% tags=["nbval-ignore-output"]
+x16, w16 = x.bfloat16(), weight.bfloat16()
+with eager.count() as ops:
+    composed(x16, w16, eps)
+floor = 2 * x16.nbytes + w16.nbytes
+assert ops.kernels >= 7 and 8 < ops.bytes / floor < 12
+print(f"{ops.kernels} kernels, {ops.bytes / floor:.1f} times the necessary bytes")
+
+# %% [markdown]
+# Ten times. (PyTorch also has `F.rms_norm`, which recent builds run as one fused kernel on a GPU. The addition before
+# it remains a kernel of its own.)
+#
+# Does arithmetic matter? Per element the norm makes four operations: square, add, scale by the root, scale by the
+# weight.
+
+# %%
+flops, moved = 4 * x.numel(), 2 * x.nbytes + weight.nbytes
+ridge = hardware.card("MI300X").ridge("fp32")
+print(f"RMSNorm:            {flops / moved:.1f} operations per byte")
+print(f"an MI300X can do:  {ridge:.0f} operations in the time of one byte")
+
+# %% [markdown]
+# The arithmetic is free. Only bytes cost, and so does each launch. How many bytes that is depends on the prompt:
+# weights are read once however long it is, but the residual stream grows with every token.
+
+# %%
+whole_pass = llm.operations().bytes  # one token: nearly all of it is weights
+for tokens in (1, 37, 2048):
+    norms = calls["add_rms_norm"] * 4 * tokens * 576 * 4  # x and residual in, y and new residual out, 4 bytes each
+    print(f"{tokens:5} tokens: the norms move {norms / 1e6:7.1f} MB")
+print(f"everything else, mostly weights: {whole_pass / 1e6:.0f} MB")
+
+# %% [markdown]
+# For one token the bytes of the norms are a rounding error, and what counts are launches: 61 of them, where PyTorch's
+# formula makes six for each norm and one for each addition, 426 in all. For a prompt of 2048 tokens the norms move
+# twice as much as all the weights, even when every one of them is perfect.
+#
+# ## The idea on paper
+#
+# Row $r$ of $x$ has $N$ elements. RMSNorm divides the row by the root of its mean square, then scales each column by a
+# learned weight (Zhang and Sennrich, *Root Mean Square Layer Normalization*, 2019):
+#
+# $$ y_{rc} = \frac{x_{rc}}{\sqrt{\frac{1}{N}\sum_{k} x_{rk}^2 + \varepsilon}} \; w_c $$
+#
+# Lesson 01 cut the data into blocks of equal length and never asked where a row ends. That cannot work here. A block of
+# 128 elements holds a quarter of a row, or the end of one row and the beginning of the next. The mean square needs the
+# *whole* row before any element of it can be written, and two programs cannot wait for each other.
+#
+# So the **row is the unit of work**. Program $r$ owns row $r$, all of it:
+#
+# | on paper | in the kernel |
+# |---|---|
+# | row $r$ | `row = tl.program_id(0)` |
+# | its elements $x_{r,0} \dots x_{r,N-1}$ | `x_ptr + row * stride + cols` |
+# | $\sum_k x_{rk}^2$ | `total = tl.sum(x * x, axis=0)` |
+# | $1 / \sqrt{\cdot + \varepsilon}$ | `rstd = tl.rsqrt(total / N + eps)` |
+# | $y_{rc}$ | `x * rstd * w` |
+#
+# `stride` is how many elements lie between the beginnings of two rows. `tl.sum` turns a block into one number; `axis=0`
+# says which axis disappears, and a row has only one.
+#
+# ## Rung 1: one program, one row
+#
+# **Predict.** `tl.arange` makes only powers of two. A row has 576 elements, so `BLOCK` is 1024. How many lanes of each
+# program have nothing to do? What must they hold so that the sum does not notice them?
+
+
+# %%
+@triton.jit
+def rms_norm_kernel(x_ptr, w_ptr, y_ptr, stride, N, eps, BLOCK: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)  # int64: row * stride passes 2**31 in a large tensor
+    cols = tl.arange(0, BLOCK)
+    mask = cols < N
+    x = tl.load(x_ptr + row * stride + cols, mask=mask, other=0.0).to(tl.float32)
+    total = tl.sum(x * x, axis=0)
+    rstd = tl.rsqrt(total / N + eps)
+    w = tl.load(w_ptr + cols, mask=mask, other=0.0).to(tl.float32)
+    y = x * rstd * w
+    tl.store(y_ptr + row * stride + cols, y.to(y_ptr.dtype.element_ty), mask=mask)
+
+
+def run(kernel, x, weight, eps):
+    """One program for each row of x (rows, N)."""
+    rows, N = x.shape
+    y = torch.empty_like(x)
+    kernel[(rows,)](x, weight, y, x.stride(0), N, eps, BLOCK=triton.next_power_of_2(N))
+    return y
+
+
+# %% [markdown]
+# Run it on the first eight tokens, and watch:
+
+# %%
+eight = x[:8]
+with trace() as launch:
+    y = run(rms_norm_kernel, eight, weight, eps)
+torch.testing.assert_close(y, reference.rms_norm(eight, weight, eps))
+print("same as PyTorch, up to float32 rounding")
+launch.picture("x_ptr")
+
+# %% [markdown]
+# **Look.** Eight programs, eight rows. 448 of the 1024 lanes of each program are masked: nearly half. They cost nothing
+# in memory, because masked lanes load nothing. They cost a little arithmetic, which is free here.
+#
+# Then look at the bytes:
+
+# %%
+launch.ledger()
+
+# %% [markdown]
+# **Why it is fast.** Each element of `x` is read once and written once. Between the sum and the division the row stays
+# in registers: nobody writes an intermediate matrix. That is all that fusing means.
+#
+# ## Rung 2: how 256 lanes add up a row
+#
+# `tl.sum` looks like one step. But a lane can only see its own registers. So how does a sum over all lanes come about?
+#
+# On an MI300X this program has four waves of 64 lanes, and each lane holds 1024 / 256 = 4 elements of the row. The sum
+# runs in three stages:
+#
+# 1. **Inside a lane.** Each lane squares and adds its own four elements.
+# 2. **Inside a wave.** Lanes add a neighbour's value to their own: first the lane 8 places away, then 4, 2, 1. Each
+#    step halves the number of different partial sums. The hardware has an operand form for this, **DPP** (data parallel
+#    primitives): an addition that takes one operand from another lane, at the price of an ordinary addition.
+# 3. **Across waves.** Waves cannot see each other's registers at all. Each writes its sum into **LDS** (local data
+#    share), a small memory that the waves of one program share. They wait for each other at a **barrier**. Then each
+#    reads all four.
+
+# %%
+draw.reduction(lanes=64, waves=4)
+
+# %% [markdown]
+# Do not take my word for it. These are the instructions that the AMD compiler makes for the line with `tl.sum`, for an
+# MI300X:
+
+# %% tags=["nbval-ignore-output"]
+arguments = (eight, weight, y, eight.stride(0), 576, eps)
+report = amd_report(rms_norm_kernel, *arguments, BLOCK=1024, arch="gfx942")
+assert report.mix["cross-lane"] >= 7 and report.mix["LDS"] >= 2 and report.mix["barrier"] >= 1
+report.listing(only="tl.sum")
+
+# %% [markdown]
+# **Look** for the three stages:
+#
+# - `v_pk_mul_f32`, `v_pk_fma_f32`: a lane squares and adds its own four elements, two at a time (`pk` means packed)
+# - `v_add_f32_dpp ... row_shr:8`, then `row_shr:4`, `2`, `1`: sums within 16 lanes. `row_bcast:15` and `row_bcast:31`
+#   join the four groups of 16. Lane 63 then holds the sum of the wave, and `v_readlane_b32` fetches it
+# - `ds_write_b32`, `s_barrier`, `ds_read_b32`: through LDS. Everything that begins with `ds_` is LDS. Two last DPP
+#   additions add up the four waves
+#
+# A Radeon RX 7900 has waves of 32 lanes, so it needs one step less inside a wave:
+
+# %% tags=["nbval-ignore-output"]
+radeon = amd_report(rms_norm_kernel, *arguments, BLOCK=1024, arch="gfx1100")
+assert radeon.wave_size == 32 and radeon.mix["cross-lane"] >= 6 and radeon.mix["barrier"] >= 1
+radeon.listing(only="tl.sum")
+
+# %% [markdown]
+# **Predict.** What is left of this if the program has only *one* wave (`num_warps=1`; Triton calls a wave a warp)?
+
+# %% tags=["nbval-ignore-output"]
+one_wave = amd_report(rms_norm_kernel, *arguments, BLOCK=1024, num_warps=1, arch="gfx942")
+for name, r in (("four waves", report), ("one wave", one_wave)):
+    barriers = r.mix.get("barrier", 0)
+    print(f"{name:10}  LDS {r.lds:2} bytes, {barriers} barriers, {r.vgprs} registers a lane, loads {r.loads}")
+assert one_wave.lds == 0 and "barrier" not in one_wave.mix and one_wave.vgprs > report.vgprs
+
+# %% [markdown]
+# **Why.** One wave needs no LDS and no barrier. In exchange each lane holds 16 elements instead of 4, hence more
+# registers and more loads in flight. For short rows one wave is often the better choice. The course's kernels choose by
+# the width of the row, in one place: `course_kernels/launch.py`.
+#
+# ## Rung 3: what the idle lanes hold
+#
+# `tl.sum` has no mask. It adds up all 1024 lanes, idle or not. So the idle lanes must hold what a sum ignores. You told
+# them so with `other=0.0`.
+#
+# **Predict.** What happens if you leave `other=` out? The mask is still there, so nothing illegal is read.
+
+
+# %%
+@triton.jit
+def no_other_kernel(x_ptr, w_ptr, y_ptr, stride, N, eps, BLOCK: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    cols = tl.arange(0, BLOCK)
+    mask = cols < N
+    x = tl.load(x_ptr + row * stride + cols, mask=mask).to(tl.float32)  # other= is missing
+    rstd = tl.rsqrt(tl.sum(x * x, axis=0) / N + eps)
+    w = tl.load(w_ptr + cols, mask=mask).to(tl.float32)  # here too
+    tl.store(y_ptr + row * stride + cols, (x * rstd * w).to(y_ptr.dtype.element_ty), mask=mask)
+
+
+run(no_other_kernel, eight, weight, eps)[0, :4]
+
+# %% [markdown]
+# NaN, in every element of every row. A masked lane without `other=` holds *anything*: Triton makes no promise. The
+# interpreter of this course fills such lanes with NaN on purpose, so that you notice.
+#
+# A GPU is less honest. Look at the comment beside `buffer_load` in any listing: lanes that are masked read 0. So on an
+# MI300X this kernel would be right, by luck. For a tensor of more than 2 GiB the compiler must use another load
+# instruction, which leaves the register of a masked lane as it was, and the kernel would be wrong, sometimes.
+#
+# The missing `other=` of the *weight* does no harm, because those lanes are never stored and never summed. The rule:
+#
+# > A lane that takes part in a **reduction** must hold the identity of that reduction.
+#
+# | what follows | identity | `other=` |
+# |---|---|---|
+# | `tl.sum` | 0 | `0.0` |
+# | `tl.max` | $-\infty$ | `-float("inf")` |
+# | `tl.min` | $+\infty$ | `float("inf")` |
+# | nothing, the lanes are only stored under the same mask | any | leave it out, or `0.0` |
+#
+# Note also what stands under the fraction: `total / N`, not `total / BLOCK`. Idle lanes add nothing to the sum, and
+# they must not be counted as elements either.
+#
+# ## Rung 4: float32 inside, and eps under the root
+#
+# Why is every load followed by `.to(tl.float32)`? Take a row from the middle of the model, and leave the conversion
+# out.
+
+# %% tags=["nbval-ignore-output"]
+added, residual, w15, eps = llm.activations("layers.15.input_norm")
+stream = added + residual
+largest = stream.abs().amax(dim=1)
+assert 300 < largest[0] < 65504
+print(f"largest element of token 0: {largest[0]:,.0f}; of the token in the middle: {largest.median():,.0f}")
+
+# %% [markdown]
+# The residual stream of SmolLM2 has outliers of more than twenty thousand. Most language models have such *massive
+# activations*, often at the first token (Sun and others, *Massive Activations in Large Language Models*, 2024). The
+# largest float16 is 65504, so the elements fit.
+#
+# **Predict.** Do their squares?
+
+
+# %%
+@triton.jit
+def half_kernel(x_ptr, w_ptr, y_ptr, stride, N, eps, BLOCK: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    cols = tl.arange(0, BLOCK)
+    mask = cols < N
+    x = tl.load(x_ptr + row * stride + cols, mask=mask, other=0.0)  # stays float16
+    total = tl.sum(x * x, axis=0)
+    rstd = tl.rsqrt((total / N).to(tl.float32) + eps)
+    w = tl.load(w_ptr + cols, mask=mask, other=0.0).to(tl.float32)
+    tl.store(y_ptr + row * stride + cols, (x * rstd * w).to(y_ptr.dtype.element_ty), mask=mask)
+
+
+half = stream[:2].half()
+with_overflow = run(half_kernel, half, w15, eps)
+right = run(rms_norm_kernel, half, w15, eps)
+print("squared in float16:  all zero?", bool((with_overflow[0] == 0).all()))
+print("squared in float32:  all zero?", bool((right[0] == 0).all()))
+
+# %% [markdown]
+# The square of 300 already passes 65504 and becomes infinity. The mean square is infinite, one over its root is zero,
+# and the whole row is wiped out. No NaN, no error: the model just forgets its first token.
+#
+# bfloat16 does not overflow: it has the range of float32. But it keeps only eight significant bits. Count to 576 in it:
+
+# %%
+total = torch.tensor(0.0, dtype=torch.bfloat16)
+for _ in range(576):
+    total += 1
+total
+
+# %% [markdown]
+# At 256 it stops. The next number that bfloat16 knows is 258, so 256 + 1 is rounded back to 256, for ever. A sum needs
+# more bits than its terms. Hence the rule of every kernel in this course: **load, widen to float32, compute, round once
+# at the store.** Registers are 32 bits wide anyway, so it costs nothing.
+#
+# Now `eps`. It is there for rows with (nearly) nothing in them. People put it in three places:
+
+# %%
+generator = torch.Generator().manual_seed(0)
+rows = {"ordinary": 1.0, "tiny": 1e-3, "zero": 0.0}
+print(f"{'row':10}{'inside':>10}{'outside':>10}{'none':>10}   largest element of x * rstd")
+for name, scale in rows.items():
+    row = scale * torch.randn(576, generator=generator)
+    mean_square = row.square().mean()
+    inside = 1 / torch.sqrt(mean_square + 1e-5)
+    outside = 1 / (torch.sqrt(mean_square) + 1e-5)
+    none = 1 / torch.sqrt(mean_square)
+    print(f"{name:10}" + "".join(f"{(row * rstd).abs().max():10.3f}" for rstd in (inside, outside, none)))
+
+# %% [markdown]
+# On an ordinary row nobody can tell them apart, so a test on `torch.randn` cannot either. On tiny rows they differ
+# threefold, and on zeros only those with an `eps` survive. Inside the root is what the formula says, and what the model
+# was trained with. Tests of a norm therefore need tiny rows and zero rows.
+#
+# ## Rung 5: fuse the addition
+#
+# 60 of the 61 norms come right after `residual = residual + x`. Two kernels, each perfect, leave something on the
+# table.
+#
+# **Predict.** Count trips over the matrix. The addition alone: reads and writes? The norm alone? Both in one kernel,
+# which must return the normalised row *and* the new residual?
+#
+# | | reads | writes | trips |
+# |---|---|---|---|
+# | add, then norm | `x`, `residual`, then the sum | the sum, then `y` | 5 |
+# | fused | `x`, `residual` | the sum and `y` | 4 |
+#
+# Now count. `course_kernels.add_rms_norm` is the fused kernel of the course; you will write your own in exercise 2.3.
+
+# %%
+added8, residual8 = added[:8], residual[:8]
+with eager.count() as addition:
+    summed = added8 + residual8
+with trace() as norm:
+    y_separate = course_kernels.rms_norm(summed, w15, eps)
+with trace() as fused:
+    y_fused, new_residual = course_kernels.add_rms_norm(added8, residual8, w15, eps)
+
+print(f"add, then norm: {addition.bytes + norm.ledger().bytes:,} bytes in 2 launches")
+print(f"fused:          {fused.ledger().bytes:,} bytes in 1 launch")
+print("same result:   ", torch.equal(y_fused, y_separate) and torch.equal(new_residual, summed))
+
+# %% [markdown]
+# A fifth less, plus a launch less, sixty times per token. The sum never leaves the registers before it is normalised.
+#
+# One trap lies in that sentence. In float32 there is nothing to round. In bfloat16 the sum is *rounded* when it is
+# stored, and the next layer will read the rounded one. Which one should be normalised?
+
+# %%
+generator = torch.Generator().manual_seed(0)
+a, b = (torch.randn(8, 576, generator=generator).bfloat16() for _ in range(2))
+w = (1 + 0.2 * torch.randn(576, generator=generator)).bfloat16()
+
+separate = course_kernels.rms_norm(a + b, w, 1e-5)
+fused_rounded, _ = course_kernels.add_rms_norm(a, b, w, 1e-5)
+fused_unrounded = reference.rms_norm(a.float() + b.float(), w, 1e-5).bfloat16()
+print("normalises the rounded sum:   equal to add, then norm:", torch.equal(fused_rounded, separate))
+print(f"normalises the unrounded sum: {(fused_unrounded != separate).float().mean():.0%} of the elements differ")
+
+# %% [markdown]
+# The unrounded sum is *more accurate*, and still the wrong choice. `y` would belong to a residual that no later layer
+# has, and the fused model would no longer agree with the unfused one. So the course's kernel rounds the sum, widens it
+# again, and normalises that. It costs two conversions in registers.
+#
+# ## Rung 6: short rows
+#
+# Some models normalise each attention head by itself: rows of 64 or 128 elements, and very many of them (Qwen3 does,
+# with a head of 128). **Predict.** One program of four waves for a row of 64 elements: how many of its 256 lanes have
+# work?
+#
+# A quarter. And each of those loads a single number, where the hardware could fetch four at once (128 bits a lane). The
+# cure is to give each program several rows. The block becomes a table of `BLOCK_M` rows and `BLOCK_N` columns, and the
+# sum runs along `axis=1`. The course's kernel takes both numbers, so you can compare:
+
+# %% tags=["nbval-ignore-output"]
+from course_kernels.rms_norm import rms_norm_kernel as course_kernel
+
+heads, w64 = torch.empty(512, 64), torch.empty(64)
+shape = (heads, None, w64, heads, None, 64, 0, 512, 64, 1e-5)  # no residual; strides; rows, columns
+one_row = amd_report(course_kernel, *shape, BLOCK_M=1, BLOCK_N=64, arch="gfx942")
+many_rows = amd_report(course_kernel, *shape, BLOCK_M=16, BLOCK_N=64, arch="gfx942")
+print("one row a program: loads of", max(one_row.loads), "bits a lane")
+print("16 rows a program: loads of", max(many_rows.loads), "bits a lane, LDS", many_rows.lds, "bytes")
+assert max(one_row.loads) == 32 and max(many_rows.loads) == 128
+
+# %% [markdown]
+# Four times as wide, and 16 rows for one launch of a program. This is not a small effect: AMD's own library gained most
+# of its speed on short rows by this step. For 364 800 rows of 128 in float16 on an MI308X, PyTorch took 1614 µs, a
+# one-row-a-program Triton kernel 2693 µs, and the several-rows kernel 74.5 µs (figures published in
+# [ROCm/aiter#1350](https://github.com/ROCm/aiter/pull/1350)).
+#
+# ## Rung 7: long rows
+#
+# Other rows are too long. **Predict.** Give a row of 131 072 floats to a program of 16 waves, the most that a program
+# may have on an MI300X. How many floats must each lane hold? A **SIMD**, the unit that executes a wave, has 512
+# registers for each lane, shared by its waves; a compute unit has four SIMDs. How many registers does a lane get?
+
+# %%
+lanes = 16 * 64
+waves_per_simd = 16 // 4
+print("floats per lane:   ", 131072 // lanes)
+print("registers per lane:", 512 // waves_per_simd)
+
+# %% [markdown]
+# The row alone takes all of them, and nothing is left for weights, offsets or results. What does the compiler do?
+
+# %% tags=["nbval-ignore-output"]
+long_x, long_w = torch.empty(1, 131072), torch.empty(131072)
+one_block = amd_report(
+    rms_norm_kernel, long_x, long_w, long_x, 131072, 131072, 1e-5, BLOCK=131072, num_warps=16, arch="gfx942"
+)
+assert one_block.spills > 0 and one_block.vgprs == 128
+one_block
+
+# %% [markdown]
+# It **spills**: registers that do not fit are written to memory (*scratch*) and read back. The kernel is still right.
+# But the point of a fused kernel was to keep the row out of memory, and now it goes there by the back door.
+#
+# The cure is a loop. The block stays small, and the program walks along the row twice:
+#
+# ```
+# squares = a block of zeros
+# for each block of the row:      load it, squares += x * x
+# rstd = rsqrt(sum of squares / N + eps)
+# for each block of the row:      load it again, scale it, store it
+# ```
+#
+# Note the one `tl.sum`, *after* the loop. Inside the loop every column of the block keeps a sum of its own, so that the
+# waves need no LDS and no barrier until the end. Here is the course's version of that; yours will be exercise 2.5.
+
+# %% tags=["nbval-ignore-output"]
+from course_kernels.rms_norm import rms_norm_long_kernel
+
+looped = amd_report(
+    rms_norm_long_kernel, long_x, None, long_w, long_x, None, 131072, 0, 131072, 1e-5,
+    BLOCK_N=16384, num_warps=16, arch="gfx942",
+)  # fmt: skip
+print(f"one block: {one_block.vgprs} registers a lane, {one_block.spills} spilled")
+print(f"looped:    {looped.vgprs} registers a lane, {looped.spills} spilled")
+assert looped.spills == 0 and looped.vgprs < 100
+
+# %% [markdown]
+# **Predict** the price in bytes before you count it: how many trips over the row does the loop make?
+
+# %%
+generator = torch.Generator().manual_seed(0)
+long_x, long_w = torch.randn(1, 131072, generator=generator), torch.randn(131072, generator=generator)
+with trace() as launch:
+    y = course_kernels.rms_norm(long_x, long_w)
+torch.testing.assert_close(y, reference.rms_norm(long_x, long_w), atol=1e-5, rtol=1e-5)
+launch.ledger()
+
+# %% [markdown]
+# Three: `x` is read twice and `y` written once. (The second reading often comes from cache: this row has 512 KiB, the
+# L2 cache of an MI300X 4 MiB for each of its eight dies.) Above which width the loop pays is again written down in one
+# place, `course_kernels/launch.py`.
+#
+# ## The trap: a LayerNorm that passes its test
+#
+# LayerNorm is the older sister of RMSNorm. It subtracts the mean of the row, and divides by the standard deviation:
+#
+# $$ y_{rc} = \frac{x_{rc} - \mu_r}{\sqrt{\sigma_r^2 + \varepsilon}}, \qquad
+# \mu_r = \frac{1}{N}\sum_k x_{rk}, \qquad \sigma_r^2 = \frac{1}{N}\sum_k (x_{rk} - \mu_r)^2 $$
+#
+# (and then a weight and a bias, left out here). Everything that you have learned is in this kernel: a mask,
+# `other=0.0`, float32, a division by `N`, `eps` inside the root.
+
+
+# %%
+@triton.jit
+def layer_norm_kernel(x_ptr, y_ptr, stride, N, eps, BLOCK: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    cols = tl.arange(0, BLOCK)
+    mask = cols < N
+    x = tl.load(x_ptr + row * stride + cols, mask=mask, other=0.0).to(tl.float32)
+    mean = tl.sum(x, axis=0) / N
+    centred = x - mean
+    variance = tl.sum(centred * centred, axis=0) / N
+    y = centred * tl.rsqrt(variance + eps)
+    tl.store(y_ptr + row * stride + cols, y.to(y_ptr.dtype.element_ty), mask=mask)
+
+
+def layer_norm(x, kernel=layer_norm_kernel):
+    y = torch.empty_like(x)
+    kernel[(x.shape[0],)](x, y, x.stride(0), x.shape[1], 1e-5, BLOCK=triton.next_power_of_2(x.shape[1]))
+    return y
+
+
+def right(y, x):
+    return torch.allclose(y, torch.nn.functional.layer_norm(x, x.shape[-1:]), atol=1e-2, rtol=1e-2)
+
+
+normal = torch.randn(8, 576, generator=generator)
+print("torch.randn:                  ", right(layer_norm(normal), normal))
+print("torch.randn + 5:              ", right(layer_norm(normal + 5), normal + 5))
+print("torch.randn + 5, 512 columns: ", right(layer_norm((normal + 5)[:, :512].contiguous()), (normal + 5)[:, :512]))
+
+# %% [markdown]
+# It passes on `torch.randn`, with a tolerance that is common for half precision. It fails when the mean is 5, and
+# passes again when the row has 512 columns.
+#
+# **Before you read on: what is wrong?** Two facts are enough to find it. It needs a mean far from zero, and it needs a
+# width that is no power of two. Here is a third one, the factor between the right result and ours:
+
+# %%
+shifted = normal + 5
+factor = torch.nn.functional.layer_norm(shifted, (576,))[0] / layer_norm(shifted)[0]
+mean, variance = shifted[0].mean(), shifted[0].var(unbiased=False)
+print(f"right / ours:                                 {factor.mean():.3f}")
+print(f"root of (variance + 448/576 mean²) / variance: {((variance + 448 / 576 * mean**2) / variance).sqrt():.3f}")
+
+# %% [markdown]
+# The 448 idle lanes were loaded as 0, which was right for the first sum. Then the mean was subtracted from *every*
+# lane. An idle lane now holds `0 - mean`, and its square goes into the variance, 448 times. With a mean near zero that
+# is nearly nothing; at 512 columns there are no idle lanes.
+#
+# `other=` sets a lane once, at the load. Arithmetic in between can spoil it. So put the identity back before each
+# further reduction:
+
+
+# %%
+@triton.jit
+def repaired_kernel(x_ptr, y_ptr, stride, N, eps, BLOCK: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    cols = tl.arange(0, BLOCK)
+    mask = cols < N
+    x = tl.load(x_ptr + row * stride + cols, mask=mask, other=0.0).to(tl.float32)
+    mean = tl.sum(x, axis=0) / N
+    centred = tl.where(mask, x - mean, 0.0)
+    variance = tl.sum(centred * centred, axis=0) / N
+    y = centred * tl.rsqrt(variance + eps)
+    tl.store(y_ptr + row * stride + cols, y.to(y_ptr.dtype.element_ty), mask=mask)
+
+
+print("repaired, torch.randn + 5:", right(layer_norm(shifted, repaired_kernel), shifted))
+
+# %% [markdown]
+# This bug has been shipped, and more than once: in Liger-Kernel
+# ([#518](https://github.com/linkedin/Liger-Kernel/issues/518)) and in unsloth
+# ([#1867](https://github.com/unslothai/unsloth/pull/1867), which also says why nobody had seen it: all tests used
+# powers of two). RMSNorm is immune: it subtracts nothing, and $0^2 = 0$. And note what the first test was worth.
+# `torch.randn` has mean 0 and standard deviation 1: the two values for which a norm does nothing.
+#
+# ## On real hardware
+#
+# How fast can it be? No kernel can beat the time that its bytes need. For a prompt of 2048 tokens, one fused norm of
+# SmolLM2 in bfloat16 on an MI300X:
+
+# %% tags=["nbval-ignore-output"]
+elements = 2048 * 576
+bound = hardware.lower_bound(bytes=4 * 2 * elements, flops=5 * elements, gpu="MI300X")
+assert bound.roof == "memory"
+print(bound)
+
+# %% [markdown]
+# A couple of microseconds: about as long as the launch itself takes. At this size a model gains more from *fewer*
+# kernels than from faster ones, which is why the addition belongs inside. On larger rows the bytes decide. For 2048
+# rows of 16384, Hugging Face and AMD published 73 µs on an MI300X for residual, RMSNorm and conversion to 8 bits in one
+# kernel, against 671 µs for the same in plain PyTorch ([*Creating custom kernels for the AMD
+# MI300*](https://huggingface.co/blog/mi300kernels), 2025).
+#
+# If you have a GPU, measure yours. The course gives a bandwidth beside each time, because that is what you compare with
+# the data sheet:
+
+# %% tags=["nbval-ignore-output"]
+if bench.available():
+    big = torch.randn(16384, 4096, device=engines.device(), dtype=torch.bfloat16)
+    big_w = torch.ones(4096, device=engines.device(), dtype=torch.bfloat16)
+    print("course :", bench.time(lambda: course_kernels.rms_norm(big, big_w), bytes=2 * big.nbytes))
+    print("PyTorch:", bench.time(lambda: composed(big, big_w, 1e-6), bytes=2 * big.nbytes))
+else:
+    print("No GPU here, so nothing is timed.")
+
+# %% [markdown]
+# ## Swap it in
+#
+# Now the test that counts. Replace the norms of the model, both kinds, and let it answer. All 61 norms of every forward
+# pass are then Triton kernels; here they run on the interpreter, so be patient for a few seconds.
+
+# %%
+prompt = "What is the capital of France?"
+pytorch = llm.generate(prompt, max_new_tokens=6, progress=False)
+with llm.using(rms_norm=course_kernels.rms_norm, add_rms_norm=course_kernels.add_rms_norm):
+    triton_norms = llm.generate(prompt, max_new_tokens=6, progress=False)
+print(triton_norms.text)
+print("same tokens:", triton_norms.tokens == pytorch.tokens)
+
+# %% [markdown]
+# The same tokens. And now with **yours**. `my_kernel` gives the last answer of an exercise that passed, here 2.2 and
+# 2.3. Until you have one, it gives the course's kernel. Come back to this cell after the exercises:
+
+# %%
+mine = my_kernel("2.2", course_kernels.rms_norm)
+mine_fused = my_kernel("2.3", course_kernels.add_rms_norm)
+with llm.using(rms_norm=mine, add_rms_norm=mine_fused):
+    my_norms = llm.generate(prompt, max_new_tokens=6, progress=False)
+print("same tokens:", my_norms.tokens == pytorch.tokens)
+
+# %% [markdown]
+# ### And backwards?
+#
+# For training, the norm needs gradients. Write $\hat{x} = x \cdot rstd$ and $g = dy \cdot w$. Then $dx = rstd \, (g -
+# \hat{x} \cdot \mathrm{mean}(g \hat{x}))$: one more reduction over the row, in the same style. The gradient of the
+# weight sums over *rows*, across programs. Programs cannot add into each other safely and in a fixed order, so each
+# keeps a partial sum of its own, and a second step adds those up. You can read both in
+# [`course_kernels/rms_norm.py`](../course_kernels/rms_norm.py), which from here on you understand from top to bottom.
+#
+# ## What to read next
+#
+# Do the exercises in [`exercises/02_rmsnorm.ipynb`](../exercises/02_rmsnorm.ipynb): the mean square (2.1), RMSNorm
+# (2.2), the fused addition (2.3), a LayerNorm to repair (2.4), long rows (2.5) and several short rows per program
+# (2.6).
+#
+# The same two reductions, a maximum and a sum, make softmax: that is the heart of attention, and a later lesson.
+#
+# ### From formula to code
+#
+# | formula | code |
+# |---|---|
+# | row $r$ belongs to program $r$ | `row = tl.program_id(0).to(tl.int64)` |
+# | $x_{r,0} \dots x_{r,N-1}$ | `tl.load(x_ptr + row * stride + cols, mask=cols < N, other=0.0).to(tl.float32)` |
+# | $\sum_k x_{rk}^2$ | `tl.sum(x * x, axis=0)` |
+# | $1/\sqrt{\frac{1}{N}\sum_k x_{rk}^2 + \varepsilon}$ | `tl.rsqrt(total / N + eps)` |
+# | $\sum_k (x_{rk} - \mu)^2$ | `centred = tl.where(mask, x - mean, 0.0)`, then `tl.sum(centred * centred, axis=0)` |
+# | round once | `tl.store(y_ptr + ..., y.to(y_ptr.dtype.element_ty), mask=mask)` |
+# | one program for each row | `kernel[(rows,)](..., BLOCK=triton.next_power_of_2(N))` |
+# | a row longer than a block | `for start in range(0, N, BLOCK): cols = start + tl.arange(0, BLOCK)` |
+# | many rows a program | `offs_m[:, None] * stride + offs_n[None, :]`, then `tl.sum(..., axis=1)` |
+#
+# ### Glossary
+#
+# - **reduction**: many values become one; a sum, a maximum
+# - **identity**: the value that a reduction ignores; 0 for a sum, $-\infty$ for a maximum
+# - **residual stream**: the vector of each token that all layers add to
+# - **fusing**: doing several operations in one kernel, so that what is between them stays in registers
+# - **DPP**: an operand taken from another lane of the same wave
+# - **LDS**: 64 KiB of memory in each compute unit of an MI300X, which the waves of a program share
+# - **barrier**: the point where the waves of a program wait for each other
+# - **SIMD**: the unit that executes waves; a compute unit has four
+# - **spill**: a register value that did not fit and was put aside in memory
+# - **massive activation**: an element of the residual stream that is thousands of times larger than its neighbours
