@@ -36,7 +36,7 @@ MISTAKES = [  # exercise, edits of its solution, the code to be reported, words 
     (DOUBLE, [("x * 2", "z * 2")], "exception", "Line 6 uses z"),
     (DOUBLE, [("offs < n", "offs < 1000")], "hard-coded-size", "1000 is written in line 4"),
     (DOUBLE, [("x, y, x.numel()", "x, y, 1024")], "hard-coded-size", "1024 is written in line 11"),
-    (DOUBLE, [("    return y", "    y += __import__('time').time()\n    return y")], "nondeterministic", "two"),
+    (DOUBLE, [("    return y", "    y += __import__('os').getpid()\n    return y")], "nondeterministic", "two"),
     (ROW_SUM, [(", other=0.0", "")], "missing-other", "Line 6"),
     (ROW_SUM, [("mask=mask, other=0.0", "")], "missing-load-mask", "x_ptr, in line 6"),
     (ROW_SUM, [("row * stride_xm", "row * N")], "between-rows", "Line 6"),

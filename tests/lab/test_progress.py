@@ -1,0 +1,91 @@
+"""Progress survives torn lines, crashes and several writers at once."""
+
+import json
+import multiprocessing
+import warnings
+
+import pytest
+from small_exercises import COPY, DOUBLE
+
+from course_lab.progress import events, history, home, progress, record
+
+
+def attempt(number: str, status: str, answer: str, **more) -> None:
+    record(number, "attempt", status=status, answer=answer, **more)
+
+
+def test_the_folder_is_course_home_or_the_users_data_folder(course_home, monkeypatch):
+    assert home() == course_home
+    monkeypatch.delenv("COURSE_HOME")
+    assert home().name == "triton-amd-course"
+
+
+def test_nothing_is_known_at_first(course_home):
+    assert list(events()) == [] and history("2.1").state == "open"
+
+
+def test_attempts_count_by_different_answers(course_home):
+    for answer in ("a", "b", "a"):
+        attempt("2.1", "failed", answer)
+    attempt("2.2", "failed", "c")
+    assert (history("2.1").attempts, history("2.1").state) == (2, "tried")
+    attempt("2.1", "passed", "d", code="x = 1", entry="f")
+    attempt("2.1", "failed", "e")
+    known = history("2.1")
+    assert known.state == "solved" and (known.code, known.entry) == ("x = 1", "f")
+
+
+@pytest.mark.parametrize(
+    "rest", [b'{"exercise": "2.1", "ev', b"\x00\x00\x00", b"[1, 2]", b'{"exercise": 3}', b"\xff\xfe"]
+)
+def test_a_torn_line_is_skipped_and_closed_off_by_the_next_writer(course_home, rest):
+    attempt("2.1", "failed", "a")
+    with open(course_home / "progress.jsonl", "ab") as file:
+        file.write(rest)
+    assert history("2.1").attempts == 1
+    attempt("2.1", "failed", "b")
+    assert history("2.1").attempts == 2
+    assert json.loads((course_home / "progress.jsonl").read_bytes().splitlines()[-1])["answer"] == "b"
+
+
+def write_many(writer: int) -> None:
+    for i in range(50):
+        attempt("2.1", "failed", f"{writer}-{i}", padding="x" * 5000)
+
+
+def test_several_writers_lose_nothing(course_home):
+    processes = [multiprocessing.get_context("fork").Process(target=write_many, args=(w,)) for w in range(4)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+    lines = (course_home / "progress.jsonl").read_bytes().splitlines()
+    assert len(lines) == 200 and len({json.loads(line)["answer"] for line in lines}) == 200
+
+
+def test_a_folder_that_cannot_be_written_costs_a_warning(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("not a folder")
+    monkeypatch.setenv("COURSE_HOME", str(tmp_path / "file"))
+    with pytest.warns(UserWarning, match="Set COURSE_HOME"):
+        attempt("2.1", "failed", "a")
+    assert list(events()) == []
+
+
+class FakeLesson:
+    def __init__(self, name, *exercises):
+        self.name, self.exercises = name, exercises
+
+
+def test_the_table_shows_each_lesson(course_home, monkeypatch):
+    from course_lab import lessons
+
+    monkeypatch.setattr(lessons, "all", lambda: [FakeLesson("00_start"), FakeLesson("91_small", DOUBLE, COPY)])
+    attempt(DOUBLE.number, "passed", "a")
+    attempt(COPY.number, "failed", "b")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        table = progress()
+    assert [lesson.name for lesson in table.lessons] == ["91_small"]
+    assert (table.lessons[0].solved, table.lessons[0].tried) == (1, 2)
+    assert "91_small   1/2     2/2   ✓ 91.1  … 91.3" in str(table)
+    assert "1 of 2" in table._repr_html_()
