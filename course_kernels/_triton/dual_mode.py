@@ -18,6 +18,7 @@ import triton
 import triton.language as tl
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource, make_backend
+from triton.runtime.cache import triton_key
 from triton.runtime.interpreter import InterpretedFunction
 from triton.runtime.jit import JITFunction, create_function_from_signature
 
@@ -113,6 +114,11 @@ def _device_call(self, *args, **kwargs):
 def wave_size(arch: str) -> int:
     """Lanes in a wave as Triton compiles for it: 64 on gfx9 (CDNA), 32 on gfx10 and later (RDNA)."""
     return 64 if arch.startswith("gfx9") else 32
+
+
+def warm_up() -> None:
+    """Hash Triton's own files, which the first compilation of a process does (0.3 s); children of a fork inherit it."""
+    triton_key()
 
 
 def target(arch: str) -> GPUTarget:

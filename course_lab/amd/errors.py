@@ -1,0 +1,121 @@
+"""Compile errors as a learner can use them: the line they wrote, and one plain sentence."""
+
+from __future__ import annotations
+
+import re
+
+
+class AmdError(Exception):
+    """A kernel that cannot be compiled for AMD. `filename` and `line` are the author's; None when there is none."""
+
+    def __init__(self, message: str, filename: str | None = None, line: int | None = None) -> None:
+        super().__init__(message)
+        self.filename = filename
+        self.line = line
+
+
+class AmdLimitError(AmdError, ValueError):
+    """The compiler would accept the kernel, the hardware would not."""
+
+
+class ShippingError(AmdError):
+    """The kernel uses something that cannot be handed to the compiler's process."""
+
+
+# What the compiler says -> what to tell the learner. Groups of the pattern may be used in the sentence.
+_SENTENCES: tuple[tuple[str, str], ...] = (
+    (r"unsupported AST node type: Lambda", "a kernel cannot contain a lambda; write a @triton.jit function"),
+    (
+        r"unsupported AST node type: (Break|Continue)",
+        "a loop in a kernel cannot {0}; use a mask, or a condition of `while`",
+    ),
+    (
+        r"unsupported AST node type: (\w+)",
+        "a kernel cannot contain {0}; it is made of arithmetic, tl functions, if, for and while",
+    ),
+    (
+        r"only tuple comprehensions are supported",
+        "a kernel cannot build lists or dicts; use blocks (tl.arange, tl.zeros)",
+    ),
+    (
+        r"kernel may not return|^$",
+        "the compiler does not say why; a kernel that returns a value is one cause: use tl.store",
+    ),
+    (r"(\w+)\(\) got an unexpected keyword argument '(\w+)'", "tl.{0} has no argument {1}"),
+    (
+        r"Unsupported ptr type \S+ in `?([\w.]+)`?",
+        "{0} needs a pointer and was given a number; pass the tensor itself and add offsets to its pointer",
+    ),
+    (
+        r"Value argument cannot be block type if pointer argument is not a block",
+        "this stores a block of values through one pointer; add a block of offsets (tl.arange) to the pointer",
+    ),
+    (
+        r"unsupported tensor index",
+        "a block cannot be indexed by numbers, only reshaped with [:, None]; use a mask or tl.sum",
+    ),
+    (
+        r"Boolean value of Tensor with more than one value is ambiguous",
+        "`if` (or `and`, `or`, `not`) cannot decide for a whole block, whose lanes differ; use tl.where or a mask",
+    ),
+    (
+        r"Loop-carried variable (\w+) has initial type (\S+) but is re-assigned to (\S+)",
+        "{0} enters the loop as {1} and leaves it as {2}; start it in the type it will have (0.0, or tl.zeros)",
+    ),
+    (
+        r"[Cc]annot access global variable (\w+)",
+        "a kernel cannot read the global variable {0}; pass it as an argument `{0}: tl.constexpr`, "
+        "or write `{0} = tl.constexpr(...)` where it is defined",
+    ),
+    (r"(?:NameError: )?(?:name ')?(\w+)(?:')? is not defined", "{0} is not defined here"),
+    (
+        r"Expected dtype \[(.*?)\] but got (\w+)",
+        "this function takes {0}, not {1}; convert first with .to(tl.float32)",
+    ),
+    (
+        r"arange's range must be a power of 2",
+        "the length of tl.arange must be a power of two; see triton.next_power_of_2",
+    ),
+    (
+        r"arange's arguments must be of type tl.constexpr",
+        "the ends of tl.arange must be known to the compiler; mark the argument as `: tl.constexpr`",
+    ),
+    (
+        r"[Ss]hape element \d+ must (?:have type|be a power of 2).*|shape must be a power of 2.*",
+        "the sides of a block must be powers of two known to the compiler",
+    ),
+    (
+        r"incompatible dimensions at index (\d+): (\d+) and (\d+)",
+        "blocks of {1} and of {2} elements do not fit (dimension {0}); add an axis with [:, None] or [None, :]",
+    ),
+    (r"Input shapes should have (.*)", "tl.dot needs {0}"),
+    (r"module '?([\w.]+)'? has no attribute '?(\w+)'?", "{0} has no {1}"),
+    (r"'?(\w+)'? object has no attribute '?(\w+)'?", "a {0} has no {1}"),
+)
+_COMPILED = tuple((re.compile(pattern), sentence) for pattern, sentence in _SENTENCES)
+
+
+def plain(message: str) -> str:
+    """One plain sentence for what the compiler says; its own first line when the error is not a known one."""
+    for pattern, sentence in _COMPILED:
+        if found := pattern.search(message):
+            return sentence.format(*(_AST_WORDS.get(group, group) for group in found.groups()))
+    lines = [line.strip() for line in message.splitlines() if line.strip()]
+    return lines[0] if lines else "the compiler gives no reason"
+
+
+_AST_WORDS = {
+    "Break": "break", "Continue": "continue", "Dict": "a dict", "Set": "a set", "Try": "try", "With": "with",
+    "Raise": "raise", "Yield": "yield", "ClassDef": "a class", "FunctionDef": "a function", "Import": "an import",
+    "DictComp": "a dict", "SetComp": "a set", "GeneratorExp": "a generator", "Delete": "del", "Global": "global",
+}  # fmt: skip
+
+
+def compile_error(kernel: str, error: dict) -> AmdError:
+    """The error that a compile job describes: {"message", "line", "filename", "source_line"}."""
+    sentence = plain(error["message"])
+    line = error.get("line")
+    where = f"{kernel} does not compile for AMD"
+    if line:
+        where += f": line {line}, `{error['source_line'].strip()}`"
+    return AmdError(f"{where}: {sentence}.", error.get("filename"), line)

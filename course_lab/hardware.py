@@ -1,0 +1,247 @@
+"""AMD GPUs in numbers: what a compute unit holds, what a card can reach, and how soon a kernel can be done at best.
+
+Sources:
+- compute units, wave size, LDS, caches: AMD's "GPU specifications" page in the ROCm documentation
+- registers, granules and wave slots: LLVM's `AMDGPUBaseInfo.cpp`; they reproduce the occupancy that LLVM prints
+- peak rates, clocks and memory bandwidth: AMD's product data sheets (dense, boost clock)
+- copy bandwidth reached: named with each figure
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+MAX_THREADS = 1024  # work-items in a workgroup, on every AMD GPU
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What the hardware shares out, by LLVM architecture.
+
+    The SIMDs of one compute unit (CDNA) or of one work-group processor of two compute units (RDNA) share the LDS and
+    run whole workgroups between them.
+    """
+
+    arch: str
+    wave_size: int  # lanes
+    vgprs: int  # vector registers of a SIMD, per lane
+    vgprs_per_wave: int  # the most that one wave can address
+    vgpr_granule: int
+    waves_per_simd: int
+    simds: int  # that share the LDS
+    lds: int  # bytes that those SIMDs share
+    lds_per_workgroup: int  # bytes
+    lds_granule: int  # bytes
+    workgroups: int  # resident at once, for workgroups of more than one wave
+
+
+def _cdna(arch: str, lds: int = 64 << 10, lds_granule: int = 512) -> Limits:
+    return Limits(arch, 64, 512, 512, 8, 8, 4, lds, lds, lds_granule, 16)
+
+
+def _rdna(arch: str) -> Limits:
+    return Limits(arch, 32, 1536, 256, 24, 16, 4, 128 << 10, 64 << 10, 512, 32)
+
+
+LIMITS: dict[str, Limits] = {
+    limits.arch: limits
+    for limits in (
+        _cdna("gfx90a"),
+        _cdna("gfx942"),
+        _cdna("gfx950", lds=160 << 10, lds_granule=1280),
+        _rdna("gfx1100"),
+        _rdna("gfx1101"),
+        _rdna("gfx1151"),
+        _rdna("gfx1200"),
+        _rdna("gfx1201"),
+    )
+}
+
+
+def limits(arch: str) -> Limits:
+    """The limits of an LLVM architecture such as "gfx942".
+
+    Raises:
+        ValueError: it is not in the table; the message lists those that are.
+    """
+    if arch not in LIMITS:
+        raise ValueError(f"unknown AMD architecture {arch!r}; known: {', '.join(LIMITS)}")
+    return LIMITS[arch]
+
+
+@dataclass(frozen=True)
+class Occupancy:
+    """How many waves a SIMD holds, and why not more.
+
+    waves: per SIMD; below one per SIMD it is an average. most: the hardware's wave slots.
+    limit: 'wave slots', 'VGPRs', 'LDS' or 'workgroup slots'. workgroups: resident on the SIMDs that share an LDS.
+    """
+
+    waves: float
+    most: int
+    limit: str
+    workgroups: int
+
+
+def occupancy(arch: str, vgprs: int, lds: int, num_warps: int) -> Occupancy:
+    """Waves per SIMD of a kernel that takes `vgprs` registers a lane and `lds` bytes a workgroup of `num_warps` waves.
+
+    A workgroup runs as a whole, so its waves are counted in whole workgroups.
+    """
+    spec = limits(arch)
+    taken = -(-max(vgprs, 1) // spec.vgpr_granule) * spec.vgpr_granule
+    by_vgprs = min(spec.waves_per_simd, max(1, spec.vgprs // taken))
+    slots = spec.waves_per_simd * spec.simds
+    # in the order in which a tie is named: the first of the smallest
+    candidates = {
+        "wave slots": slots // num_warps,
+        "VGPRs": spec.simds * by_vgprs // num_warps,
+        "LDS": spec.lds // (-(-lds // spec.lds_granule) * spec.lds_granule) if lds else math.inf,
+        "workgroup slots": spec.workgroups if num_warps > 1 else math.inf,
+    }
+    limit = min(candidates, key=candidates.__getitem__)
+    workgroups = int(candidates[limit])
+    return Occupancy(workgroups * num_warps / spec.simds, spec.waves_per_simd, limit, workgroups)
+
+
+@dataclass(frozen=True)
+class Card:
+    """One GPU as PyTorch sees it. Rates in FLOP/s and bytes/s; None where the hardware has no such unit.
+
+    copy: the copy bandwidth that somebody measured and published, with `copy_source`; None when we know of none.
+    """
+
+    name: str
+    arch: str
+    compute_units: int
+    memory_gb: int
+    bandwidth: float
+    fp32: float
+    bf16_matrix: float | None
+    fp8_matrix: float | None
+    l2_mib: int
+    infinity_cache_mib: int = 0
+    copy: float | None = None
+    copy_source: str = ""
+
+    def rate(self, unit: str) -> float:
+        """FLOP/s of 'fp32' (vector units), 'bf16' or 'fp8' (matrix units).
+
+        Raises:
+            ValueError: there is no such unit on this card.
+        """
+        rates = {"fp32": self.fp32, "bf16": self.bf16_matrix, "fp8": self.fp8_matrix}
+        if rates.get(unit) is None:
+            raise ValueError(f"{self.name} has no unit {unit!r}; it has {', '.join(k for k, v in rates.items() if v)}")
+        return rates[unit]
+
+    def ridge(self, unit: str = "bf16") -> float:
+        """FLOPs per byte from which arithmetic, not memory, is the limit."""
+        return self.rate(unit) / self.bandwidth
+
+
+_AZURE = "BabelStream Copy, Azure AI benchmarking guide, ND MI300X v5"
+_T = 1e12
+
+CARDS: dict[str, Card] = {
+    card.name: card
+    for card in (
+        Card("MI210", "gfx90a", 104, 64, 1.6 * _T, 22.6 * _T, 181 * _T, None, 8),
+        Card("MI250X (one die)", "gfx90a", 110, 64, 1.6 * _T, 23.9 * _T, 191.5 * _T, None, 8),
+        Card("MI300X", "gfx942", 304, 192, 5.3 * _T, 163.4 * _T, 1307 * _T, 2615 * _T, 32, 256, 4.11 * _T, _AZURE),
+        Card("MI325X", "gfx942", 304, 256, 6.0 * _T, 163.4 * _T, 1307 * _T, 2615 * _T, 32, 256),
+        Card("MI350X", "gfx950", 256, 288, 8.0 * _T, 144.2 * _T, 2307 * _T, 4614 * _T, 32, 256),
+        Card("MI355X", "gfx950", 256, 288, 8.0 * _T, 157.3 * _T, 2517 * _T, 5033 * _T, 32, 256),
+        Card("RX 7900 XTX", "gfx1100", 96, 24, 0.96 * _T, 61.4 * _T, 123 * _T, None, 6, 96),
+        Card("PRO W7900", "gfx1100", 96, 48, 0.864 * _T, 61.3 * _T, 123 * _T, None, 6, 96),
+        Card("RX 9070 XT", "gfx1201", 64, 16, 0.64 * _T, 48.7 * _T, 195 * _T, 389 * _T, 8, 64),
+        Card("Radeon 8060S", "gfx1151", 40, 128, 0.256 * _T, 29.7 * _T, 59 * _T, None, 2, 32),
+    )
+}
+
+
+def card(gpu: str | Card) -> Card:
+    """A card by name ("MI300X", in any case) or by architecture (the first listed of "gfx942").
+
+    Raises:
+        ValueError: it is not in the table; the message lists those that are.
+    """
+    if isinstance(gpu, Card):
+        return gpu
+    for candidate in CARDS.values():
+        if gpu.lower() in (candidate.name.lower(), candidate.arch):
+            return candidate
+    raise ValueError(f"unknown GPU {gpu!r}; known: {', '.join(CARDS)}")
+
+
+@dataclass(frozen=True)
+class Bound:
+    """The least time that a kernel can take: it cannot be faster than its memory traffic, nor than its arithmetic."""
+
+    card: Card
+    unit: str
+    bytes: float
+    flops: float
+    memory_seconds: float
+    compute_seconds: float
+    copy_seconds: float | None  # the memory traffic at the copy bandwidth that was really measured
+
+    @property
+    def roof(self) -> str:
+        """What limits it: 'memory' or 'compute'."""
+        return "memory" if self.memory_seconds >= self.compute_seconds else "compute"
+
+    @property
+    def seconds(self) -> float:
+        """At the peak rates of the data sheet."""
+        return max(self.memory_seconds, self.compute_seconds)
+
+    def __str__(self) -> str:
+        lines = [f"{self.card.name}: at least {format_seconds(self.seconds)}, limited by {self.roof}"]
+        peak = f"{self.card.bandwidth / _T:g} TB/s peak"
+        lines.append(f"  memory   {format_bytes(self.bytes):>10}  {format_seconds(self.memory_seconds):>9}  at {peak}")
+        if self.copy_seconds is not None:
+            rate = f"{self.card.copy / _T:g} TB/s reached ({self.card.copy_source})"
+            lines.append(f"  {'':19}  {format_seconds(self.copy_seconds):>9}  at {rate}")
+        rate = f"{self.card.rate(self.unit) / _T:g} TFLOP/s {self.unit} peak"
+        lines.append(f"  compute  {format_flops(self.flops):>10}  {format_seconds(self.compute_seconds):>9}  at {rate}")
+        return "\n".join(lines)
+
+
+def lower_bound(bytes: float, flops: float, gpu: str | Card = "MI300X", unit: str = "fp32") -> Bound:
+    """How soon a kernel that moves `bytes` and computes `flops` can be done on `gpu`, at best.
+
+    Args:
+        unit: which arithmetic: 'fp32' on the vector units, 'bf16' or 'fp8' on the matrix units.
+
+    Raises:
+        ValueError: a negative amount, an unknown GPU, or a unit that it does not have.
+    """
+    if bytes < 0 or flops < 0:
+        raise ValueError(f"bytes and flops must not be negative, got {bytes} and {flops}")
+    spec = card(gpu)
+    copy = bytes / spec.copy if spec.copy else None
+    return Bound(spec, unit, bytes, flops, bytes / spec.bandwidth, flops / spec.rate(unit), copy)
+
+
+def format_bytes(count: float) -> str:
+    """`512 B`, `1.5 KiB`, `24 MiB`."""
+    return _scaled(count, 1024, ("B", "KiB", "MiB", "GiB", "TiB"))
+
+
+def format_flops(count: float) -> str:
+    """`576 FLOP`, `1.2 GFLOP`."""
+    return _scaled(count, 1000, ("FLOP", "kFLOP", "MFLOP", "GFLOP", "TFLOP"))
+
+
+def format_seconds(seconds: float) -> str:
+    """`320 ns`, `4.8 us`, `1.2 ms`, `3 s`."""
+    return _scaled(seconds * 1e9, 1000, ("ns", "us", "ms", "s"))
+
+
+def _scaled(value: float, base: int, units: tuple[str, ...]) -> str:
+    step = 0
+    while value >= base and step < len(units) - 1:
+        value, step = value / base, step + 1
+    return f"{value:.3g} {units[step]}" if value < 100 else f"{value:.0f} {units[step]}"
