@@ -160,7 +160,8 @@ def test_runs_in_bfloat16():
     small = model.load(torch.bfloat16, "cpu", progress=False)
     assert small.dtype == torch.bfloat16
     assert small is model.load(torch.bfloat16, "cpu")
-    assert "Paris" in small.generate(FRANCE["prompt"], 8, progress=False).text
+    # bf16 moves logits by up to 0.6, and here the best token always leads by 1.2.
+    assert small.generate(COUNT["prompt"], 32, progress=False).tokens == COUNT["tokens"]
     x, weight, _ = small.activations("layers.2.mlp_norm")[0:3]
     assert x.dtype == weight.dtype == torch.bfloat16
     model.loading._loaded.pop((torch.bfloat16, torch.device("cpu")))  # 270 MB that no other test needs
