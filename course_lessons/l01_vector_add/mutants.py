@@ -21,7 +21,7 @@ MUTANTS = {
         Mutant(
             "forgets the store",
             (("tl.store(z_ptr + offs, z.to(z_ptr.dtype.element_ty), mask=mask)", "pass"),),
-            "torch-result",
+            "output-untouched",
         ),
         Mutant(
             "output of a fixed dtype",
@@ -51,8 +51,8 @@ MUTANTS = {
             (("[:, None] * stride_xm", "[:, None] * stride_xn"), ("[None, :] * stride_xn", "[None, :] * stride_xm")),
             "swapped-strides",
         ),
-        Mutant("takes x for contiguous", (("* stride_xm", "* N"), (" * stride_xn", "")), "between-rows"),
-        Mutant("takes columns for adjacent", ((" * stride_xn", ""),), "between-rows"),
+        Mutant("takes x for contiguous", (("* stride_xm", "* N"), (" * stride_xn", "")), "taken-for-contiguous"),
+        Mutant("takes columns for adjacent", ((" * stride_xn", ""),), "column-stride-unused"),
         Mutant(
             "row stride of x in y",
             (("y_ptr + offs_m[:, None] * N", "y_ptr + offs_m[:, None] * stride_xm"),),
@@ -62,13 +62,8 @@ MUTANTS = {
         Mutant("mask on the columns only", (("(offs_m[:, None] < M) & ", ""),), "missing-store-mask"),
         Mutant("no mask", (("mask=mask, other=0.0", ""), (", x, mask=mask", ", x")), "missing-store-mask"),
         Mutant("grid rounded down", ((_GRID_2D, "(M // 16, N // 64)"),), "grid-floor-division"),
-        Mutant("grid axes swapped", ((_GRID_2D, "(triton.cdiv(N, 64), triton.cdiv(M, 16))"),), "grid-axes-swapped"),
+        Mutant("grid axes swapped", ((_GRID_2D, "(triton.cdiv(N, 64), triton.cdiv(M, 16))"),), "partly-written"),
         Mutant("one grid axis", ((_GRID_2D, "(triton.cdiv(M, 16),)"),), "partly-written"),
-        Mutant(
-            "output with x's strides",
-            (("torch.empty((M, N), dtype=x.dtype, device=x.device)", "torch.empty_like(x)"),),
-            "unknown",
-        ),
     ),
     "1.4": (
         Mutant("index not used", (("row * stride_xm", "i * stride_xm"),), "index-not-used"),
@@ -79,7 +74,7 @@ MUTANTS = {
         ),
         Mutant("one index for all", (("tl.load(index_ptr + i)", "tl.load(index_ptr)"),), "one-index-for-all"),
         Mutant("rows N apart", (("row * stride_xm", "row * N"),), "between-rows"),
-        Mutant("stride of x in y", (("i * N", "i * stride_xm"),), "missing-store-mask"),
+        Mutant("stride of x in y", (("i * N", "i * stride_xm"),), "stride-of-input-in-output"),
         Mutant("store without a mask", (("cols, x, mask=mask)", "cols, x)"),), "missing-store-mask"),
         Mutant("load without a mask", (("cols, mask=mask, other=0.0)", "cols)"),), "missing-load-mask"),
         Mutant("index used as an offset", (("row * stride_xm", "row"),), "index-not-scaled"),
@@ -95,8 +90,8 @@ MUTANTS = {
         ),
         Mutant("mask too short", (("offs < n", "offs < n - 1"),), "partly-written"),
         Mutant("no mask at all", (("mask = offs < n", "mask = offs >= 0"),), "missing-store-mask"),
-        Mutant("a smaller block in the grid's place", ((_ROUND_UP, "n // 64"),), "partly-written"),
-        Mutant("the size of the model", (("n = x.numel()", "n = 29 * 576"),), "missing-store-mask"),
+        Mutant("one program at least", ((_ROUND_UP, "max(n // 1024, 1)"),), "grid-floor-division"),
+        Mutant("the size of the model", (("residual, y, n,", "residual, y, 16704,"),), "hard-coded-size"),
     ),
     "1.6": (
         Mutant("one stride for both", (("* stride_rm", "* stride_xm"),), "missing-load-mask"),

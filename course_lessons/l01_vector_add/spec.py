@@ -76,6 +76,37 @@ def _cancelling_rows(g: Generator) -> tuple:
 # ---- results of known mistakes -------------------------------------------------------------------------------------
 
 
+def _in_own_dtype(x: Tensor, y: Tensor, alpha: float) -> Tensor:
+    """As in a kernel that forgets .to(tl.float32): Triton takes alpha, the product and the sum to the dtype of x."""
+    return torch.tensor(alpha).to(x.dtype) * x + y
+
+
+def _memory(x: Tensor) -> Tensor:
+    """What lies in memory from the first element of x on, for longer than anybody reads; NaN where nothing of x is."""
+    memory = torch.full((2 * x.numel() + sum(n * s for n, s in zip(x.shape, x.stride())),), float("nan"), dtype=x.dtype)
+    memory.as_strided(x.shape, x.stride())[: 1 if 0 in x.stride() else None] = x[: 1 if 0 in x.stride() else None]
+    return memory
+
+
+def _read_at(x: Tensor, offsets: Tensor) -> Tensor:
+    memory = _memory(x)
+    return torch.where(offsets < len(memory), memory[offsets.clamp(max=len(memory) - 1)], float("nan"))
+
+
+def _read_with(stride_m: Callable[[Tensor], int], stride_n: Callable[[Tensor], int]) -> Callable[[Tensor], Tensor]:
+    """The copy that a kernel makes when it walks the memory of x with these strides."""
+
+    def formula(x: Tensor) -> Tensor:
+        m, n = torch.arange(x.shape[0])[:, None], torch.arange(x.shape[1])[None, :]
+        return _read_at(x, m * stride_m(x) + n * stride_n(x))
+
+    return formula
+
+
+def _unscaled(x: Tensor, index: Tensor) -> Tensor:
+    return _read_at(x, index.long()[:, None] + torch.arange(x.shape[1])[None, :])
+
+
 def _own_rows(x: Tensor, index: Tensor) -> Tensor:
     """Row i instead of row index[i]; rows that do not exist load as NaN."""
     missing = torch.full((max(len(index) - len(x), 0), x.shape[1]), float("nan"), dtype=x.dtype)
@@ -95,8 +126,22 @@ def _one_row_for_all(x: Tensor, index: Tensor) -> Tensor:
     return x[index[:1].expand(len(index))]
 
 
+def _stored_with_stride_of_x(x: Tensor, index: Tensor) -> Tensor:
+    """Row i of y stored as far from the start as row i of x lies; what falls outside is lost."""
+    rows, n = len(index), x.shape[1]
+    memory = torch.full((rows * max(x.stride(0), n) + n,), float("nan"), dtype=x.dtype)
+    memory.as_strided((rows, n), (x.stride(0), 1)).copy_(x[index])
+    return memory[: rows * n].view(rows, n)
+
+
 def _rounded_between(x: Tensor, residual: Tensor, bias: Tensor) -> Tensor:
     return (x + bias) + residual
+
+
+def _bias_by_rows(x: Tensor, residual: Tensor, bias: Tensor) -> Tensor:
+    by_rows = torch.zeros(len(x), 1, dtype=bias.dtype)
+    by_rows[: len(bias), 0] = bias[: len(x)]
+    return reference.bias_residual_add(x, residual, by_rows)
 
 
 # ---- the exercises -------------------------------------------------------------------------------------------------
@@ -140,7 +185,7 @@ _SCALE_AND_ADD = Exercise(
         Suspect("scales-both", _BOTH_SCALED, lambda x, y, a: reference.scale_and_add(x, a * y.float(), a).to(x.dtype)),
         Suspect("scales-other", _WRONG_FACTOR, lambda x, y, a: reference.scale_and_add(y, x, a)),
         Suspect("missing-factor", _NO_FACTOR, lambda x, y, a: x + y),
-        Suspect("half-accumulation", _ROUNDED_PRODUCT, lambda x, y, a: (a * x) + y),
+        Suspect("half-accumulation", _ROUNDED_PRODUCT, _in_own_dtype),
     ),
 )
 
@@ -183,7 +228,7 @@ _COPY = Exercise(
     entry="copy",
     reference=reference.copy,
     cases=(
-        Case("contiguous", _view(32, 128, lambda x: x), **_EXACT),
+        Case("contiguous", _view(16, 256, lambda x: x), **_EXACT),
         Case("rows and columns not multiples of a block", _view(37, 83, lambda x: x), **_EXACT),
         Case("a slice of the columns", _view(20, 100, lambda x: x[:, 3:40]), **_EXACT),
         Case("a transposed view", _view(19, 45, lambda x: x.T), **_EXACT),
@@ -199,6 +244,23 @@ _COPY = Exercise(
         "`mask = (offs_m[:, None] < M) & (<...>)`, load from `x_ptr + offs_m[:, None] * <...> + offs_n[None, :] * <...>`, "
         "store to `y_ptr + offs_m[:, None] * <row length of y> + <...>`. The grid: "
         "`(triton.cdiv(M, <BLOCK_M>), triton.cdiv(N, <BLOCK_N>))`.",
+    ),
+    suspects=(
+        Suspect(
+            "swapped-strides",
+            "The row index was multiplied by the column stride, and the other way round.",
+            _read_with(lambda x: x.stride(1), lambda x: x.stride(0)),
+        ),
+        Suspect(
+            "taken-for-contiguous",
+            "`x` was read as if its rows followed each other without gaps. What do its strides say?",
+            _read_with(lambda x: x.shape[1], lambda x: 1),
+        ),
+        Suspect(
+            "column-stride-unused",
+            "Neighbours in a row of `x` were taken to be neighbours in memory. Which number says how far apart they are?",
+            _read_with(lambda x: x.stride(0), lambda x: 1),
+        ),
     ),
 )
 
@@ -232,6 +294,16 @@ _GATHER = Exercise(
             "one-index-for-all",
             "Every row is the one that `index[0]` names. Which entry of the index belongs to program `i`?",
             _one_row_for_all,
+        ),
+        Suspect(
+            "index-not-scaled",
+            "A row number was used as an offset. How many elements lie between the starts of two rows?",
+            _unscaled,
+        ),
+        Suspect(
+            "stride-of-input-in-output",
+            "The rows of `y` were stored as far apart as those of `x`. How long is a row of `y`?",
+            _stored_with_stride_of_x,
         ),
     ),
 )
@@ -298,6 +370,11 @@ _BIAS_RESIDUAL_ADD = Exercise(
             "half-accumulation",
             "`x + bias` was rounded to bfloat16 before the residual was added. In which dtype are your sums?",
             _rounded_between,
+        ),
+        Suspect(
+            "bias-by-rows",
+            "The bias was indexed by the row. Which of the two indices does it belong to?",
+            _bias_by_rows,
         ),
         Suspect("missing-bias", "This is `x + residual`: the bias is missing.", lambda x, r, b: x + r),
         Suspect("missing-residual", "This is `x + bias`: the residual is missing.", lambda x, r, b: x + b),
