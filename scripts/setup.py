@@ -50,7 +50,7 @@ def setup(wanted: str, rocm: str) -> None:
     record = read_record()
     choice = settle(record, choose(Hardware.here(), wanted), wanted)
     fingerprint = hash_of(choice.build, rocm if choice.build == "rocm" else "")
-    if record.get("fingerprint") == fingerprint and works(PYTHON) and record.get("packages") == installed():
+    if record.get("fingerprint") == fingerprint and works(VENV) and record.get("packages") == installed():
         print(f"Set-up is up to date: PyTorch {pins['torch']}, {choice.build} build in .venv")
         return
     started = time.monotonic()
@@ -109,22 +109,26 @@ def hash_of(*choices: str) -> str:
     return digest.hexdigest()
 
 
-def works(python: Path) -> bool:
-    """Whether this interpreter starts and has pip: false after an interruption, or when its base Python is gone."""
+def works(venv: Path) -> bool:
+    """Whether this is a whole virtual environment: not after an interruption, or when its base Python is gone.
+
+    One without its pyvenv.cfg is the worst case: its Python starts, and pip would install into the base Python.
+    """
+    code = "import sys, pip; sys.exit(sys.prefix == sys.base_prefix)"
     try:
-        return subprocess.run([python, "-c", "import pip"], capture_output=True).returncode == 0
+        return subprocess.run([venv / "bin" / "python", "-c", code], capture_output=True).returncode == 0
     except OSError:
         return False
 
 
 def make_venv(moved: bool) -> None:
     """Make .venv unless it is there and works. The programs in one that was moved point at the old place."""
-    if works(PYTHON) and not moved:
+    if works(VENV) and not moved:
         return
     print("Making .venv")
     command = [sys.executable, "-m", "venv", "--clear", str(VENV)]
     done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode or not works(PYTHON):
+    if done.returncode or not works(VENV):
         raise SetupError(
             f"`{' '.join(command)}` failed. On Debian and Ubuntu: `sudo apt install python3-venv`.\n{done.stdout}"
         )
@@ -221,7 +225,7 @@ def check_installed(build: str) -> None:
 
 def pip(*arguments: str, hint: str = "") -> None:
     """Run pip in .venv: output in a log file, the latest line on a terminal. Raises SetupError with pip's errors."""
-    command = [str(PYTHON), "-m", "pip", "--disable-pip-version-check", *arguments]
+    command = [str(PYTHON), "-m", "pip", "--require-virtualenv", "--disable-pip-version-check", *arguments]
     with LOG.open("a") as log:
         log.write(f"\n$ {' '.join(command)}\n")
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)

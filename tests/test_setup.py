@@ -202,7 +202,7 @@ def faked_setup(monkeypatch, tmp_path):
     """setup() with every step replaced by a note of its name, on a machine without a GPU."""
     steps = []
     monkeypatch.setattr(setup_script, "RECORD", tmp_path / "record.json")
-    monkeypatch.setattr(setup_script, "works", lambda python: True)
+    monkeypatch.setattr(setup_script, "works", lambda venv: True)
     monkeypatch.setattr(setup_script, "installed", lambda: {"torch": "2.13.0+cpu", "triton": "3.9.0"})
     monkeypatch.setattr(Hardware, "here", classmethod(lambda cls: cls()))
     for step in ("make_venv", "install_torch", "install_course", "install_weights", "check_installed"):
@@ -238,6 +238,19 @@ def test_an_interrupted_set_up_starts_again(faked_setup, monkeypatch):
     faked_setup.clear()
     setup_script.setup("", "")
     assert len(faked_setup) == 5
+
+
+def test_a_broken_venv_is_never_used(tmp_path):
+    """Without pyvenv.cfg, which an interrupted `venv --clear` removes, its Python is the base Python."""
+    venv = tmp_path / "venv"
+    assert not setup_script.works(venv)
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", venv], check=True, timeout=60)
+    assert not setup_script.works(venv)  # no pip
+    pip = next((venv / "lib").glob("python*")) / "site-packages" / "pip.py"
+    pip.touch()
+    assert setup_script.works(venv)
+    (venv / "pyvenv.cfg").unlink()
+    assert not setup_script.works(venv)
 
 
 def test_a_moved_folder_gets_a_new_venv(monkeypatch, faked_setup):
