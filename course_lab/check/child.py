@@ -50,14 +50,10 @@ def first_launch(payload: dict[str, Any]) -> dict[str, Any]:
     except _Stopped:
         pass
     launch = stop.launch
-    kernel = next(value for value in vars_of(entry).values() if dual_mode.unwrap(value) is launch.fn)
-    report = amd_report(kernel, **launch.args, **launch.meta, arch=payload["arch"])
+    candidates = [value for value in dual_mode.unwrap(entry).__globals__.values() if hasattr(value, "fn")]
+    kernel = next(value for value in candidates if dual_mode.unwrap(value).__name__ == launch.name)
+    report = amd_report(kernel, *launch.args.values(), **launch.meta, arch=payload["arch"])
     return {"text": str(report), "html": report._repr_html_()}
-
-
-def vars_of(function: Callable) -> dict[str, Any]:
-    """The globals of the function under any decorators."""
-    return dual_mode.unwrap(function).__globals__
 
 
 class _Stopped(BaseException):

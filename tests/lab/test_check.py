@@ -277,6 +277,11 @@ def test_the_amd_card_is_added_to_a_right_answer_or_left_out(monkeypatch, works)
     assert grade(ROW_SUM, "x = 1", card=True).card is None
 
 
+def test_the_amd_card_is_that_of_the_launched_kernel():
+    card = grade(DOUBLE, DOUBLE_SOLUTION, card=True).card
+    assert "double_kernel on gfx942" in card.text and "double_kernel" in card.html
+
+
 def test_too_many_launches_and_a_grid_of_two_axes():
     twice = edited(
         ("    return y", "    copy_kernel[grid](x, y, M, N, N, 1, N, 1, BLOCK=16)\n    return y"), exercise=COPY
