@@ -1,6 +1,7 @@
 """Everything in the course that touches Triton's private API, for Triton 3.6 to 3.9.
 
 - `numerics`  repairs the interpreter's bfloat16 and fp8 arithmetic and makes `device_assert` fire
+- `operators` reads `and`, `or`, `not`, `min`, `max` and `if` on blocks as the compiler does
 - `hooks`     sees every load, store and atomic of an interpreted launch; keeps them inside their tensors
 - `dual_mode` interprets and compiles one decorated kernel in one process
 

@@ -26,14 +26,16 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 import triton
+import triton.compiler.code_generator  # keeps tl.core.builtin_min as it finds it: never import it inside a launch
 import triton.language as tl
 from triton.runtime import interpreter
 from triton.runtime.errors import InterpreterError
 from triton.runtime.interpreter import GridExecutor, InterpretedFunction, InterpreterBuilder, TensorHandle
 
-from course_kernels._triton import numerics
+from course_kernels._triton import numerics, operators
 
 _TRITON_FOLDER = str(Path(triton.__file__).parent)
+_THIS_FOLDER = str(Path(__file__).parent)
 
 
 class OutOfBoundsError(IndexError):
@@ -82,6 +84,7 @@ class Access:
     has_other: bool
     line: int
     filename: str
+    lanes: np.ndarray | None = None  # like `elements`, but also where each masked lane points to
 
 
 @dataclass
@@ -231,7 +234,7 @@ def _source_position() -> tuple[str, int]:
     frame = sys._getframe(2)
     while frame is not None:
         filename = frame.f_code.co_filename
-        if filename != __file__ and filename != numerics.__file__ and not filename.startswith(_TRITON_FOLDER):
+        if not filename.startswith((_THIS_FOLDER, _TRITON_FOLDER)):
             return filename, frame.f_lineno
         frame = frame.f_back
     return "<unknown>", 0
@@ -313,6 +316,7 @@ def _notify(kind: str, mask, region, elements, values, has_other: bool) -> None:
         has_other=has_other,
         line=line,
         filename=filename,
+        lanes=elements,
     )
     for observer in _state.observers:
         if hasattr(observer, "on_access"):
@@ -414,7 +418,7 @@ def _hooked_executor_call(stock):
         _state.launch, _state.regions = _launch_of(self, args, kwargs), []
         _state.launches += 1
         try:
-            with _patched_language():
+            with _patched_language(), np.errstate(all="ignore"):  # a GPU overflows without a warning
                 stock(self, *args, **kwargs)
             _each("on_finish", _state.launch)
         except InterpreterError as error:
@@ -465,13 +469,22 @@ def _hooked_device_call(stock):
     return __call__
 
 
+def _hooked_patch_tensor(stock):
+    def _patch_lang_tensor(tensor, scope):
+        stock(tensor, scope)
+        scope.set_attr(tensor, "__bool__", operators.truth)
+
+    return _patch_lang_tensor
+
+
 def _compile_and_exec(self, tree):
-    """Run the rewritten kernel in its own module's globals, adding only the two names that the rewriting introduced."""
-    for name in ("interpreter_semantic", "_InterpreterComparison"):
-        if hasattr(interpreter, name):
-            self.fn.__globals__.setdefault(name, getattr(interpreter, name))
+    """Run the rewritten kernel in its own module's globals, adding only the names that the rewriting introduced."""
+    introduced = {name: getattr(interpreter, name, None) for name in ("interpreter_semantic", "_InterpreterComparison")}
+    for name, value in {**introduced, operators.NAME: operators}.items():
+        self.fn.__globals__.setdefault(name, value)
     local: dict[str, Any] = dict(self.kwargs)
-    exec(compile(tree, filename=self.filename, mode="exec"), self.fn.__globals__, local)
+    code = compile(operators.rewrite(tree), filename=self.filename, mode="exec")
+    exec(code, self.fn.__globals__, local)
     return local[self.fn.__name__]
 
 
@@ -489,6 +502,7 @@ def install() -> None:
         (GridExecutor, "_init_args_hst", _hooked_init_args),
         (GridExecutor, "_restore_args_dev", _hooked_restore_args),
         (InterpretedFunction, "__call__", _hooked_device_call),
+        (interpreter, "_patch_lang_tensor", _hooked_patch_tensor),
     ):
         setattr(owner, name, hooked(getattr(owner, name)))
     interpreter.FunctionRewriter._compile_and_exec = _compile_and_exec
