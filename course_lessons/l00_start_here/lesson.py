@@ -1,0 +1,284 @@
+# %% [markdown]
+# # 00 Start here
+#
+# You are going to write GPU kernels: small programs that run thousands of times at once, one time for each piece of a
+# tensor. You write them in **Triton**, a language that looks like Python and compiles to machine code for AMD GPUs.
+#
+# You do not need a GPU. This page shows what your machine can do, runs your first kernel in several ways, introduces
+# the language model that you will rebuild kernel by kernel, and explains how exercises are graded. It takes about 15
+# minutes.
+#
+# **In doing so, you will learn**
+#
+# - what a *kernel*, a *program* and a *grid* are
+# - which engines run your kernels here, and what each one can and cannot tell you
+# - what the machine code of an MI300X looks like, and that you can read it
+# - how to answer an exercise, ask for a hint and read a report
+#
+# Run a cell with **Shift + Enter**. Start with the one below: every notebook of the course begins like this.
+
+# %% tags=["nbval-ignore-output"]
+import torch
+import triton
+import triton.language as tl
+
+import course_lab
+from course_lab import amd_report, bench, check, engines, hardware, model, progress, trace
+
+print(engines.describe())
+
+# %% [markdown]
+# Those lines are your **engines**. If something is missing or odd, open a terminal and run `course doctor`: it checks
+# the installation line by line and names the command that mends each problem.
+#
+# ## Where kernels sit: a real model
+#
+# Meet SmolLM2-135M-Instruct. It is a small language model of the Llama family: 30 layers, 135 million weights. It came
+# with the installation, and it runs in plain PyTorch on this machine.
+
+# %% tags=["nbval-ignore-output"]
+llm = model.load()
+answer = llm.generate("What is the capital of France?", max_new_tokens=16)
+assert "Paris" in answer.text
+answer
+
+# %% [markdown]
+# To make each token, the model runs a few operations again and again. Each of them is one or more GPU kernels. Here
+# they are, with the number of calls for one token:
+
+# %% tags=["nbval-ignore-output"]
+llm.operations()
+
+# %% [markdown]
+# This table is the plan of the course. Every lesson takes one operation, writes the kernel for it, and puts that kernel
+# into the model. The model must go on producing the same tokens. Lesson 01 takes the additions, lesson 02 the norms.
+#
+# ## Your first kernel
+#
+# Take the simplest operation there is: multiply every element of a tensor by a number.
+#
+# A GPU does not walk through the tensor. It starts many **programs** at once. Each program runs the same code and takes
+# its own piece, called a **block**. All programs of one start together form the **grid**, and starting them is a
+# **launch**.
+#
+# | on paper | in the kernel |
+# |---|---|
+# | this is program number $p$ | `pid = tl.program_id(0)` |
+# | it owns elements $pB, \dots, pB + B - 1$ | `offs = pid * BLOCK + tl.arange(0, BLOCK)` |
+# | but only those below $n$ exist | `mask = offs < n` |
+# | read $x_i$ | `x = tl.load(x_ptr + offs, mask=mask)` |
+# | write $y_i = \alpha x_i$ | `tl.store(y_ptr + offs, alpha * x, mask=mask)` |
+#
+# `x_ptr` is the address of the first element. `x_ptr + offs` is a whole block of addresses, one for each element.
+# `@triton.jit` marks the function as a kernel, and `tl.constexpr` marks a number that is fixed when it is compiled.
+
+
+# %%
+@triton.jit
+def scale_kernel(x_ptr, y_ptr, alpha, n, BLOCK: tl.constexpr):
+    pid = tl.program_id(0)
+    offs = pid * BLOCK + tl.arange(0, BLOCK)
+    mask = offs < n
+    x = tl.load(x_ptr + offs, mask=mask)
+    tl.store(y_ptr + offs, alpha * x, mask=mask)
+
+
+# %% [markdown]
+# SmolLM2 describes each token by 576 numbers. Let us scale one token, in blocks of 256.
+#
+# **Predict.** How many programs does the grid need? What does the mask do in the last one?
+
+# %%
+x = torch.randn(576)
+y = torch.empty_like(x)
+grid = (triton.cdiv(576, 256),)
+
+with trace() as launch:
+    scale_kernel[grid](x, y, 3.0, 576, BLOCK=256)
+
+print("programs:", launch.grid[0])
+print("right:   ", torch.equal(y, 3.0 * x))
+
+# %% [markdown]
+# Three programs: 576 / 256 is 2.25, and `triton.cdiv` rounds up. You launched them by putting the grid in brackets
+# behind the kernel's name.
+#
+# **Look** at what they did. Every rectangle is one program's block of `y`:
+
+# %%
+launch.picture("y_ptr")
+
+# %% [markdown]
+# Two programs write 256 elements each. The third owns elements 512 to 767, of which only 64 exist. The mask switches
+# the other 192 off. Without it, the kernel would write into memory that belongs to somebody else.
+#
+# ## Engine 1: the interpreter
+#
+# What just ran was Triton's **interpreter**. It executes the kernel on the CPU, one program after another, with
+# numpy. It is slow, but it sees everything: the picture above was drawn from the loads and stores that it recorded.
+# The course repairs some wrong numbers that the interpreter has by itself, and guards every access. Forget the mask,
+# and you are told:
+
+
+# %%
+@triton.jit
+def careless_kernel(x_ptr, y_ptr, alpha, BLOCK: tl.constexpr):
+    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(y_ptr + offs, alpha * tl.load(x_ptr + offs))
+
+
+try:
+    careless_kernel[grid](x, y, 3.0, BLOCK=256)
+except IndexError as error:
+    print(error)
+
+# %% [markdown]
+# A GPU would not have told you. It would have read what lies behind `x`, overwritten what lies behind `y`, and gone on.
+#
+# ## Engine 2: the AMD compiler
+#
+# The ordinary `triton` package contains the compiler for AMD GPUs. It needs no GPU to run. So you can always ask: what
+# would an **MI300X** execute? Its architecture has the name `gfx942`.
+
+# %% tags=["nbval-ignore-output"]
+report = amd_report(scale_kernel, x, y, 3.0, 576, BLOCK=256, arch="gfx942")
+assert report.spills == 0
+report
+
+# %% [markdown]
+# Most of that card will make sense after lesson 01. Three words are enough for now. A GPU runs each program on a
+# group of **lanes**: on an MI300X 64 lanes form a **wave** and execute every instruction together. Each lane keeps
+# its values in **registers**, called VGPRs, and here it needs only a few of them. Now read the code itself, beside
+# the lines you wrote:
+
+# %% tags=["nbval-ignore-output"]
+report.listing()
+
+# %% [markdown]
+# Find three instructions: one that begins with `buffer_load` or `global_load` (your `tl.load`), one that begins with
+# `v_mul` or `v_pk_mul` (your `alpha * x`; `v` stands for vector, 64 lanes at once) and one with `store` in its name.
+# Most of the rest computes addresses. That is the whole program of an MI300X, and it came from your laptop.
+#
+# The same kernel for a **Radeon RX 7900** (`gfx1100`), where a wave has 32 lanes:
+
+# %% tags=["nbval-ignore-output"]
+radeon = amd_report(scale_kernel, x, y, 3.0, 576, BLOCK=256, arch="gfx1100")
+assert (report.wave_size, radeon.wave_size) == (64, 32)
+print("MI300X :", report.loads)
+print("RX 7900:", radeon.loads)
+
+# %% [markdown]
+# ## Engine 3: a GPU, if there is one
+#
+# Only a GPU can tell how *fast* a kernel is. With an AMD or NVIDIA GPU in this machine the next cell times the
+# kernel. Without one it says so. What you can always know is a **lower bound**: a kernel cannot be faster than memory
+# delivers its bytes.
+
+# %% tags=["nbval-ignore-output"]
+n = 1 << 26
+if bench.available():
+    big = torch.randn(n, device=engines.device())
+    out = torch.empty_like(big)
+    print(bench.time(lambda: scale_kernel[(triton.cdiv(n, 1024),)](big, out, 3.0, n, BLOCK=1024), bytes=8 * n))
+else:
+    print("No GPU here, so nothing is timed.")
+print(hardware.lower_bound(bytes=8 * n, flops=n, gpu="MI300X"))
+
+# %% [markdown]
+# ### The trap: timing the wrong engine
+#
+# It is tempting to time the interpreter. People have compared it with PyTorch and concluded that Triton is slow
+# ([triton-lang/triton#5995](https://github.com/triton-lang/triton/issues/5995)). The time of an interpreted kernel
+# says how fast numpy is, and nothing about a GPU. So the course refuses:
+
+# %% tags=["nbval-ignore-output"]
+try:
+    bench.time(lambda: scale_kernel[grid](x, y, 3.0, 576, BLOCK=256))
+except bench.NothingToTime as refusal:
+    print(refusal)
+
+# %% [markdown]
+# ### What each engine can tell you
+#
+# | question | interpreter | AMD compiler | GPU |
+# |---|---|---|---|
+# | are the numbers right? | yes | – | yes |
+# | which program touched which element? | yes | – | – |
+# | was anything out of bounds? | yes, with the line | – | rarely |
+# | how many registers, how wide are the loads? | – | yes | – |
+# | does it compile for an MI300X, an RX 9070? | – | yes | only for itself |
+# | how fast is it? | never | a lower bound | yes |
+#
+# ## How exercises work
+#
+# The exercises are in the folder `exercises/`, one notebook for each lesson. An exercise is one cell that begins with
+# its number:
+#
+# ```
+# %%exercise 0.1
+# ```
+#
+# You fill in the lines that are missing and press Shift + Enter. Your answer runs in a process of its own, on several
+# cases with memory guarded on both sides. It may loop for ever, crash or ask for all of your memory: the notebook
+# survives, and nothing you wrote is lost. Then you get a report. Here is one, for an answer to exercise 0.2 that is
+# *wrong*.
+#
+# **Read it, and find out what is wrong before you look at the explanation.**
+
+# %% tags=["nbval-ignore-output"]
+wrong_answer = """
+@triton.jit
+def shift_kernel(x_ptr, y_ptr, c, n, BLOCK: tl.constexpr):
+    offs = tl.arange(0, BLOCK)
+    mask = offs < n
+    tl.store(y_ptr + offs, tl.load(x_ptr + offs, mask=mask) + c, mask=mask)
+
+def shift(x, c):
+    y = torch.empty_like(x)
+    shift_kernel[(triton.cdiv(x.numel(), 128),)](x, y, c, x.numel(), BLOCK=128)
+    return y
+"""
+result = check.grade("0.2", wrong_answer)
+assert result.status == "failed" and result.diagnosis.code == "program-id-unused"
+result
+
+# %% [markdown]
+# The answer never asks for `tl.program_id(0)`, so every program works on the first block. A tensor of one block comes
+# out right, which is why there is more than one case.
+#
+# If you are stuck, `%hint 0.2` in a cell of its own gives the next of three hints. `%solution 0.2` shows a solution
+# once you have passed, or after three real attempts. `progress()` shows how far you are:
+
+# %% tags=["nbval-ignore-output"]
+progress()
+
+# %% [markdown]
+# ## What to read next
+#
+# Do the four exercises in [`exercises/00_start_here.ipynb`](../exercises/00_start_here.ipynb). They take about 20
+# minutes and are easy on purpose: they show you the reports, the hints and the grid. Then go on to [01 Vector
+# add](01_vector_add.ipynb).
+#
+# ### From formula to code
+#
+# | formula | code |
+# |---|---|
+# | $p$-th program | `pid = tl.program_id(0)` |
+# | elements $pB \dots pB+B-1$ | `offs = pid * BLOCK + tl.arange(0, BLOCK)` |
+# | $i < n$ | `mask = offs < n` |
+# | $\lceil n / B \rceil$ programs | `grid = (triton.cdiv(n, BLOCK),)` |
+# | run it | `kernel[grid](x, y, ..., BLOCK=256)` |
+#
+# ### Glossary
+#
+# - **kernel**: a function that the GPU runs, marked with `@triton.jit`
+# - **program**: one run of the kernel, on its own piece of the data
+# - **block**: the elements that one program handles together
+# - **grid**: all programs of one launch; its size stands in brackets behind the kernel's name
+# - **launch**: starting a grid
+# - **mask**: for each element of a block, whether it may be touched
+# - **lane**, **wave**: one of the 64 (MI300X) or 32 (Radeon) places that execute an instruction together; the group
+#   of them
+# - **register**, **VGPR**: where a lane keeps a value while it computes
+# - **gfx942**, **gfx1100**: the compiler's names for the MI300X's and the RX 7900's architecture
+# - **interpreter**, **AMD compiler**, **GPU**: the engines of the course
