@@ -34,7 +34,7 @@ def lanes(block: int, *, num_warps: int = 4, wave_size: int = 64, vector: int = 
     each = block // (num_warps * wave_size)
     title = f"BLOCK = {block} over {num_warps} waves of {wave_size} lanes"
     accesses = f"{each // vector} load{'s' if each > vector else ''} of {vector}"
-    text = f"{block} / ({num_warps} x {wave_size}) = {each} elements a lane, in {accesses}"
+    text = f"{block} / ({num_warps} x {wave_size}) = {_many(each, 'element')} a lane, in {accesses}"
     canvas = Canvas()
     canvas.text(16, 18, title, "b")
     canvas.text(16, 36, text, "q")
@@ -65,7 +65,7 @@ def _draw_waves(canvas: Canvas, block: int, num_warps: int, stretch: int) -> Non
 
 def _draw_first_lanes(canvas: Canvas, wave_size: int, vector: int) -> None:
     """A close-up: the elements of the first lanes of wave 0 and of its last lane."""
-    group = _CELL * vector + 12
+    group = max(_CELL * vector + 12, 48)  # room for "lane 12"
     count = min(int((canvas.width - 32 - 20) // group) - 1, wave_size - 1)
     canvas.text(16, 118, "wave 0, first load: the elements of each lane", "q")
     x = 16.0
@@ -74,11 +74,11 @@ def _draw_first_lanes(canvas: Canvas, wave_size: int, vector: int) -> None:
             canvas.text(x + 4, 157, "...", "q")
             x += 24
         canvas.text(x, 137, f"lane {lane}", "s")
-        for element in range(lane * vector, (lane + 1) * vector):
-            canvas.box(x, 142, _CELL, 22, svg.colour(0), f"lane {lane} holds element {element}")
-            canvas.text(x + _CELL / 2, 157, str(element), "sc")
-            x += _CELL
-        x += 12
+        for i in range(vector):
+            element, left = lane * vector + i, x + i * _CELL
+            canvas.box(left, 142, _CELL, 22, svg.colour(0), f"lane {lane} holds element {element}")
+            canvas.text(left + _CELL / 2, 157, str(element), "sc")
+        x += group
 
 
 def cache_lines(elements: Iterable[int], *, itemsize: int = 4, line_bytes: int = 128) -> Picture:
@@ -115,9 +115,9 @@ def _draw_line(canvas: Canvas, y: float, line: int, per_line: int, lane_of: dict
     """One line of memory; a coloured element is one that a lane asked for, and says which."""
     canvas.text(70, y + 15, f"line {line}", "sqe")
     width = (canvas.width - 76 - 16) / per_line
-    for i in range(per_line):
-        element = line * per_line + i
-        x = 76 + i * width
+    elements = range(line * per_line, (line + 1) * per_line)
+    for element in sorted(elements, key=lane_of.__contains__):  # those in use last, so that their rims lie on top
+        x = 76 + (element - elements[0]) * width
         if element not in lane_of:
             canvas.outline(x, y, width, 20, "l", f"element {element}: moved, not used")
             continue

@@ -1,9 +1,9 @@
 # %% [markdown]
 # # Exercises 01: Vector add
 #
-# Six exercises on kernels that move data and do little else. Read [01 Vector add](../notebooks/01_vector_add.ipynb) first.
-# Exercise 1.2 is the kernel of the lesson, 1.4 is the first operation that the model runs for every token, and 1.6 is
-# for those who want more. Together they take about an hour.
+# Six exercises on kernels that move data and do little else. Read [01 Vector add](../notebooks/01_vector_add.ipynb)
+# first. Exercise 1.2 is the kernel of the lesson, 1.4 is the first operation that the model runs for every token, and
+# 1.6 is for those who want more. Together they take about an hour.
 #
 # Each answer is one cell. `torch`, `triton`, `tl` and `math` are given. Press **Shift + Enter** to have it graded.
 # `%hint 1.1` gives the next of three hints, `%solution 1.1` shows a solution after three real attempts, and
@@ -97,17 +97,18 @@ def add(x, y):
 
 # %% [markdown] tags=["solution-only"]
 # **Why.** Two decisions belong together. The grid is rounded *up*, so that somebody owns every element. Then the last
-# program owns lanes that no element belongs to, and the mask switches exactly those off. Either decision alone is wrong:
-# rounding down loses the tail, and rounding up without a mask writes past it.
+# program owns lanes that no element belongs to, and the mask switches exactly those off. Either decision alone is
+# wrong: rounding down loses the tail, and rounding up without a mask writes past it.
 #
 # The same `mask` stands in all three accesses because they use the same `offs`. `other=0.0` changes nothing in the
-# result, since masked lanes are never stored. It is there because a masked lane without it holds an undefined value, and
-# the day somebody adds a sum to this kernel that value would count.
+# result, since masked lanes are never stored. It is there because a masked lane without it holds an undefined value,
+# and the day somebody adds a sum to this kernel that value would count.
 
 # %% [markdown] exercise_header="1.3"
-# A tensor in PyTorch is a start address and one **stride** for each dimension: how many elements lie between neighbours.
-# `x.T`, `x[:, 3:40]` and `x[:, ::2]` move no data; they only carry other strides. Write the kernel that `.contiguous()`
-# runs: copy any 2-D view into a fresh, dense tensor. The grid has two dimensions, and each program copies a tile.
+# A tensor in PyTorch is a start address and one **stride** for each dimension: how many elements lie between
+# neighbours. `x.T`, `x[:, 3:40]` and `x[:, ::2]` move no data; they only carry other strides. Write the kernel that
+# `.contiguous()` runs: copy any 2-D view into a fresh, dense tensor. The grid has two dimensions, and each program
+# copies a tile.
 #
 # - **Inputs**: `x` of shape `(M, N)`, any strides, float32 or bfloat16
 # - **Output**: a new contiguous tensor with the same shape, dtype and values
@@ -145,22 +146,22 @@ def copy(x):
 
 # %% [markdown] tags=["solution-only"]
 # **Why.** `offs_m[:, None]` is a column, `offs_n[None, :]` a row, and their sum is a tile of offsets: the same
-# broadcasting as in PyTorch. Every index is multiplied by *its own* stride. Once that holds, transposed views, slices and
-# repeated rows need no case of their own; the strides carry all of it.
+# broadcasting as in PyTorch. Every index is multiplied by *its own* stride. Once that holds, transposed views, slices
+# and repeated rows need no case of their own; the strides carry all of it.
 #
 # The mask needs both conditions. A lane to the right of the last column has a perfectly valid address: that of the next
 # row's first element.
 #
-# On a GPU the views differ in one respect, speed. Lanes that are neighbours in the tile are neighbours in memory only if
-# `stride_xn` is 1. For the transposed view each lane of the load reads from another cache line, as in the lesson's
+# On a GPU the views differ in one respect, speed. Lanes that are neighbours in the tile are neighbours in memory only
+# if `stride_xn` is 1. For the transposed view each lane of the load reads from another cache line, as in the lesson's
 # picture for stride 576.
 
 # %% [markdown] exercise_header="1.4"
 # The first thing that a language model does with a token: look up its row in a table. SmolLM2 has 49152 rows of 576.
 # Which address to read is not known until the kernel runs: it stands in memory itself.
 #
-# - **Inputs**: `x` of shape `(V, N)`, unit stride in the last dimension, rows perhaps further apart than `N`; `index` of
-#   shape `(T,)`, int64 or int32, every value from 0 to V − 1, repetitions allowed
+# - **Inputs**: `x` of shape `(V, N)`, unit stride in the last dimension, rows perhaps further apart than `N`; `index`
+#   of shape `(T,)`, int64 or int32, every value from 0 to V − 1, repetitions allowed
 # - **Output**: a new contiguous tensor of shape `(T, N)`, dtype of `x`
 # - **Definition**:
 #
@@ -194,19 +195,20 @@ def gather_rows(x, index):
 
 # %% [markdown] tags=["solution-only"]
 # **Why.** Two different rows occur in this kernel: the program's own number `i` says where to *write*, the number that
-# it finds in `index[i]` says where to *read*. `tl.load(index_ptr + i)` is a load of one element; it needs no mask, because
-# there is exactly one program for each index.
+# it finds in `index[i]` says where to *read*. `tl.load(index_ptr + i)` is a load of one element; it needs no mask,
+# because there is exactly one program for each index.
 #
 # The conversion to int64 comes before the multiplication. With an int32 index the product would be computed in 32 bits,
 # and a table of 49152 rows may well be 49152 elements wide: 2.4 billion, which does not fit. The wrong address would be
 # negative, and only for rows near the end of the table.
 #
-# Reading scattered rows is still fast. Inside a row, neighbouring lanes read neighbouring elements; only the start jumps.
+# Reading scattered rows is still fast. Inside a row, neighbouring lanes read neighbouring elements; only the start
+# jumps.
 
 # %% [markdown] exercise_header="1.5"
-# This residual add came from a model whose hidden size is 1024, where it had worked for years. In SmolLM2, with 576, the
-# last token comes out wrong. **There is more than one mistake, and the first one hides the second.** Repair the code. Change
-# as little as you can: there is no need for a new kernel.
+# This residual add came from a model whose hidden size is 1024, where it had worked for years. In SmolLM2, with 576,
+# the last token comes out wrong. **There is more than one mistake, and the first one hides the second.** Repair the
+# code. Change as little as you can: there is no need for a new kernel.
 #
 # - **Inputs**: `x` and `residual` of shape `(T, N)`, same dtype, contiguous
 # - **Output**: a new tensor, `x + residual`
@@ -244,19 +246,20 @@ def residual_add(x, residual):
 # **Why.** `n // 1024` rounds down. With a hidden size of 1024 every size is a whole number of blocks, nothing is left
 # over, and nobody could notice. With 576, up to 1023 elements at the end have no program.
 #
-# The mask has been wrong as well: the last element is `n - 1`, so `offs <= n` lets one lane too many through. As long as
-# the grid was rounded down, no program ever reached element `n`. The repair of the first mistake woke the second: one
-# element is written behind the tensor. The values that are returned are right all the same, so a test that compares
+# The mask has been wrong as well: the last element is `n - 1`, so `offs <= n` lets one lane too many through. As long
+# as the grid was rounded down, no program ever reached element `n`. The repair of the first mistake woke the second:
+# one element is written behind the tensor. The values that are returned are right all the same, so a test that compares
 # results passes, and some other tensor is damaged. That is why the check looks at *memory* and not only at results.
 #
 # After each repair, ask what the code that now runs for the first time has never been tested with.
 
 # %% [markdown] exercise_header="1.6"
-# A fusion. GPT-2 and most vision transformers add a bias after a projection and then the residual stream: two kernels in
-# PyTorch, which read and write the intermediate sum for nothing. Do both in **one** launch.
+# A fusion. GPT-2 and most vision transformers add a bias after a projection and then the residual stream: two kernels
+# in PyTorch, which read and write the intermediate sum for nothing. Do both in **one** launch.
 #
 # - **Inputs**: `x` and `residual` of shape `(T, N)` and the same dtype, float32 or bfloat16, unit stride in the last
-#   dimension, rows perhaps further apart than `N`, and not the same distance in both; `bias` of shape `(N,)`, same dtype
+#   dimension, rows perhaps further apart than `N`, and not the same distance in both; `bias` of shape `(N,)`, same
+#   dtype
 # - **Output**: a new contiguous tensor of shape `(T, N)`, same dtype
 # - **Definition**:
 #
@@ -299,8 +302,8 @@ def bias_residual_add(x, residual, bias):
 
 
 # %% [markdown] tags=["solution-only"]
-# **Why.** The bias is loaded as one row, `(1, BLOCK_N)`, with a mask of its own, and broadcast over the rows of the tile
-# by the addition. It is read from memory once for each tile, not once for each element, and it stays in the cache
+# **Why.** The bias is loaded as one row, `(1, BLOCK_N)`, with a mask of its own, and broadcast over the rows of the
+# tile by the addition. It is read from memory once for each tile, not once for each element, and it stays in the cache
 # between tiles.
 #
 # Each tensor has its own row stride. Using one of them for both works as long as both come straight out of a matrix

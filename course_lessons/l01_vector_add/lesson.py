@@ -22,7 +22,7 @@ import triton.language as tl
 
 import course_lab
 from course_kernels import reference
-from course_lab import amd_report, bench, draw, eager, engines, hardware, model, my_kernel, trace
+from course_lab import amd_report, bench, draw, eager, engines, guard, hardware, model, my_kernel, trace
 
 llm = model.load(device="cpu")  # on the CPU, so that every launch below can be watched
 
@@ -57,18 +57,20 @@ ops
 bytes_moved, flops = 3 * x.nbytes, n
 card = hardware.card("MI300X")
 print(f"vector add: {flops:,} additions for {bytes_moved:,} bytes = {flops / bytes_moved:.3f} per byte")
-print(f"{card.name}: {card.fp32 / 1e12:.0f} TFLOP/s and {card.bandwidth / 1e12} TB/s = {card.ridge('fp32'):.0f} per byte")
+peaks = f"{card.fp32 / 1e12:.0f} TFLOP/s, {card.bandwidth / 1e12} TB/s"
+print(f"{card.name}: {peaks} = {card.ridge('fp32'):.0f} per byte")
 
 # %% [markdown]
 # (The two figures of the MI300X are peaks from AMD's data sheet.) The additions need less than a hundredth of the time
-# of the bytes. A vector add **is** its memory traffic: each byte once, and nothing else, is the best that anybody can do.
+# of the bytes. A vector add **is** its memory traffic: each byte once, and nothing else, is the best that anybody can
+# do.
 #
 # ## The idea on paper
 #
 # $$ z_i = x_i + y_i \qquad i = 0, \dots, n - 1 $$
 #
-# Cut the $n$ elements into **blocks** of $B$. Start one **program** for each block. All programs run the same code; each
-# finds out its own number and from that its own elements:
+# Cut the $n$ elements into **blocks** of $B$. Start one **program** for each block. All programs run the same code;
+# each finds out its own number and from that its own elements:
 #
 # | on paper | in the kernel |
 # |---|---|
@@ -83,10 +85,10 @@ print(f"{card.name}: {card.fp32 / 1e12:.0f} TFLOP/s and {card.bandwidth / 1e12} 
 #
 # ### What a program is on an AMD GPU
 #
-# You write one program as if it handled its block in one go. The compiler turns it into a **workgroup**: a few **waves**,
-# and in each wave 64 **lanes** that execute every instruction together. (Radeon GPUs have waves of 32.) A workgroup runs
-# on one **compute unit** from beginning to end; when it is done, the next one takes its place. Each lane holds its
-# share of the block in **registers**.
+# You write one program as if it handled its block in one go. The compiler turns it into a **workgroup**: a few
+# **waves**, and in each wave 64 **lanes** that execute every instruction together. (Radeon GPUs have waves of 32.) A
+# workgroup runs on one **compute unit** from beginning to end; when it is done, the next one takes its place. Each lane
+# holds its share of the block in **registers**.
 
 # %%
 for name in ("MI300X", "RX 7900 XTX"):
@@ -95,8 +97,8 @@ for name in ("MI300X", "RX 7900 XTX"):
     print(f"{name:11}  {card.arch:7}  {card.compute_units} compute units, waves of {wave} lanes")
 
 # %% [markdown]
-# You choose two numbers: `BLOCK`, the elements of a program, and `num_warps`, its waves. (Triton says *warp*, the NVIDIA
-# word for wave. The default is 4.) The rest follows by division:
+# You choose two numbers: `BLOCK`, the elements of a program, and `num_warps`, its waves. (Triton says *warp*, the
+# NVIDIA word for wave. The default is 4.) The rest follows by division:
 
 # %%
 draw.lanes(1024, num_warps=4, wave_size=64, vector=4)
@@ -139,13 +141,14 @@ big = torch.randn(32768)
 for arch in ("gfx942", "gfx1100"):
     report = amd_report(one_program_kernel, big, big.clone(), big.clone(), BLOCK=32768, arch=arch)
     assert report.vgprs > 100
-    print(f"{arch:7}  registers a lane {report.vgprs:3}, did not fit {report.spills:3}, waves per SIMD {report.occupancy.waves:g}")
+    waves = report.occupancy.waves
+    print(f"{arch:7}  registers a lane {report.vgprs:3}, did not fit {report.spills:3}, waves per SIMD {waves:g}")
 
 # %% [markdown]
-# (A **SIMD** is the part of a compute unit that executes waves; an MI300X has four in each. It can keep 8 waves ready, so
-# that some compute while others wait for memory.) A lane now holds 128 elements of `x` and as many of `y`, and they need
-# so many registers that only two waves fit. On the Radeon some do not fit at all: they **spill**, which means that they
-# travel to memory and back.
+# (A **SIMD** is the part of a compute unit that executes waves; an MI300X has four in each. It can keep 8 waves ready,
+# so that some compute while others wait for memory.) A lane now holds 128 elements of `x` and as many of `y`, and they
+# need so many registers that only two waves fit. On the Radeon some do not fit at all: they **spill**, which means that
+# they travel to memory and back.
 #
 # Third, and worst: one program runs on one compute unit. The other 303 of an MI300X do nothing.
 #
@@ -174,13 +177,14 @@ launch.picture("z_ptr")
 # Nine programs, nine blocks, no gap and no overlap. The order in which they run does not matter, and on a GPU you could
 # not tell: 304 compute units take them as they become free.
 #
-# You might stop here. Since 576 is 9 times 64, blocks of 64 fit any number of tokens. But 64 elements are one for each lane of a
-# single wave, and you will see below that such a lane cannot use a wide load. Larger blocks are better, and they do not
-# fit: 576 is 2.25 times 256.
+# You might stop here. Since 576 is 9 times 64, blocks of 64 fit any number of tokens. But 64 elements are one for each
+# lane of a single wave, and you will see below that such a lane cannot use a wide load. Larger blocks are better, and
+# they do not fit: 576 is 2.25 times 256.
 #
 # ## Rung 3: the tail
 #
-# Round the number of blocks up, and let the last program know where the data ends. The **mask** is a block of yes and no:
+# Round the number of blocks up, and let the last program know where the data ends. The **mask** is a block of yes and
+# no:
 
 
 # %%
@@ -194,10 +198,11 @@ def add_kernel(x_ptr, y_ptr, z_ptr, n, BLOCK: tl.constexpr):
 
 
 # %% [markdown]
-# A masked lane loads nothing and stores nothing. `other=` is the value that it holds instead; without it the value would
-# be undefined. Here nobody looks at it. In lesson 02 it will matter.
+# A masked lane loads nothing and stores nothing. `other=` is the value that it holds instead; without it the value
+# would be undefined. Here nobody looks at it. In lesson 02 it will matter.
 #
-# **Predict.** One token, 576 elements, blocks of 256: how many programs? How many lanes of the last one are switched off?
+# **Predict.** One token, 576 elements, blocks of 256: how many programs? How many lanes of the last one are switched
+# off?
 
 # %%
 with trace() as launch:
@@ -218,13 +223,13 @@ print("right:", torch.equal(z, x + residual))
 launch.ledger()
 
 # %% [markdown]
-# Each element of `x` and `residual` was read once, each element of the sum written once, and nothing else moved. That is
-# the minimum. The masked lanes cost no bytes.
+# Each element of `x` and `residual` was read once, each element of the sum written once, and nothing else moved. That
+# is the minimum. The masked lanes cost no bytes.
 #
 # ## Rung 4: other types, one rounding
 #
-# Models rarely run in float32. In **bfloat16** a number takes 2 bytes: the range of float32, but only 8 significant bits.
-# Half the bytes is half the time. The rule of this course for such inputs:
+# Models rarely run in float32. In **bfloat16** a number takes 2 bytes: the range of float32, but only 8 significant
+# bits. Half the bytes is half the time. The rule of this course for such inputs:
 #
 # - widen to float32 straight after the load,
 # - compute,
@@ -288,9 +293,9 @@ launch.picture("z_ptr")
 #
 # ### When 32 bits are not enough
 #
-# `row` was made an **int64** before it was multiplied. A program number has 32 bits, and so has its product with another
-# 32-bit number. Scores for every word of SmolLM2's vocabulary make a matrix 49,152 wide. From which row on does the offset pass
-# $2^{31}$?
+# `row` was made an **int64** before it was multiplied. A program number has 32 bits, and so has its product with
+# another 32-bit number. Scores for every word of SmolLM2's vocabulary make a matrix 49,152 wide. From which row on does
+# the offset pass $2^{31}$?
 
 # %%
 print("row", 2**31 // 49152)
@@ -301,9 +306,9 @@ print("row", 2**31 // 49152)
 #
 # ## The trap: every number is right
 #
-# Here is rung 2 again, used for 576 elements in blocks of 256. Somebody forgot the mask. Behind `z` in memory lives another tensor,
-# `scale`. That is the normal state on a GPU: PyTorch cuts tensors out of large allocations, one behind the other, and rounds
-# each up to 512 bytes.
+# Here is rung 2 again, used for 576 elements in blocks of 256. Somebody forgot the mask. Behind `z` in memory lives
+# another tensor, `scale`. That is the normal state on a GPU: PyTorch cuts tensors out of large allocations, one behind
+# the other, and rounds each up to 512 bytes.
 #
 # (The course stops a kernel at the end of the tensor that it is given. To see what a GPU would do, the cell hands over
 # the whole allocation that the tensor begins.)
@@ -313,25 +318,32 @@ x_memory, y_memory, z_memory = torch.randn(3, 1024)
 a, b, z = x_memory[:576], y_memory[:576], z_memory[:576]
 scale = z_memory[640:704].fill_(1.0)  # the next tensor: 576 elements, rounded up to a multiple of 512 bytes
 
-whole_blocks_kernel[(3,)](x_memory, y_memory, z_memory, BLOCK=256)
+with trace() as launch:
+    whole_blocks_kernel[(3,)](x_memory, y_memory, z_memory, BLOCK=256)
 
 print("sum is right:     ", torch.allclose(z, a + b))
 print("scale, all ones:  ", bool((scale == 1).all()))
 
 # %% [markdown]
 # **Explain it before you read on.** The sum is right, to the last element. Your test is green. And a tensor that the
-# kernel never heard of is broken.
-#
-# Program 2 owned elements 512 to 767. It stored 64 right results and then 192 sums of whatever lies behind `x` and `y`.
-# They landed behind `z`. A comparison of results cannot see that: it looks at 576 elements, and all of them are right.
-# The damage shows up later, in another layer, as strange text; or not at all, until the allocator places something else there.
-#
-# The course watches addresses instead of results. Normally it stops at the first illegal one; you can also let it take notes:
+# kernel never heard of is broken. Look at what the programs stored, remembering that `z` ends at element 575:
 
 # %%
-with trace(guard="record") as launch:
+launch.picture("z_ptr")
+
+# %% [markdown]
+# Program 2 owned elements 512 to 767. It stored 64 right results, and then 192 sums of whatever lies behind `x` and
+# `y`. Those went over the gap behind `z`, and over all of `scale`. A comparison of results cannot see that: it looks at
+# 576 elements, and every one of them is right. The damage shows up later, in another layer, as strange text. Or it does
+# not show up at all, until one day something that matters lies in that place.
+#
+# The course watches addresses instead of results. Normally it stops at the first illegal one; you can also let it take
+# notes:
+
+# %%
+with guard("record") as faults:
     whole_blocks_kernel[(3,)](a, b, z, BLOCK=256)
-for fault in launch.faults:
+for fault in faults:
     print(fault.message)
 
 # %% [markdown]
@@ -351,9 +363,9 @@ print("scale, all ones:  ", bool((scale == 1).all()))
 #
 # ### How wide is a load?
 #
-# One load instruction can bring 32, 64 or 128 bits to *each* lane: one, two or four float32. Fewer, wider instructions move the
-# same bytes with less work for the machine. What did the compiler make of your kernel? Here is the machine code of the
-# MI300X for the model's sum, beside your lines:
+# One load instruction can bring 32, 64 or 128 bits to *each* lane: one, two or four float32. Fewer, wider instructions
+# move the same bytes with less work for the machine. What did the compiler make of your kernel? Here is the machine
+# code of the MI300X for the model's sum, beside your lines:
 
 # %% tags=["nbval-ignore-output"]
 z = torch.empty_like(x)
@@ -365,9 +377,9 @@ report.listing()
 # `buffer_load_dwordx4`: a *dword* is 32 bits, four of them make 128. Two such loads and one such store move the whole
 # block; `v_pk_add_f32` adds two pairs of numbers at once.
 #
-# You can also see how a mask works. `v_cmp` compares the offset with `n`, and `v_cndmask` replaces the offset of a masked
-# lane by a huge one. A buffer instruction ignores offsets beyond its range. (The range is always 2 GiB, whatever the size
-# of the tensor. So it serves the mask, and it does not protect you if there is none.)
+# You can also see how a mask works. `v_cmp` compares the offset with `n`, and `v_cndmask` replaces the offset of a
+# masked lane by a huge one. A buffer instruction ignores offsets beyond its range. (The range is always 2 GiB, whatever
+# the size of the tensor. So it serves the mask, and it does not protect you if there is none.)
 #
 # **Predict.** Run the same kernel on one element less. What changes?
 
@@ -390,8 +402,8 @@ for case, arguments in cases.items():
 # a group of four. For 21,311 it can, so every element gets a load of its own. In the third case the tensors start 4
 # bytes past a multiple of 16, and 16-byte loads need aligned addresses.
 #
-# What you can do: keep the sizes and strides that you control multiples of 16, and let tensors begin where the allocator
-# puts them. 576 is 36 times 16.
+# What you can do: keep the sizes and strides that you control multiples of 16, and let tensors begin where the
+# allocator puts them. 576 is 36 times 16.
 #
 # ### BLOCK and num_warps
 #
@@ -409,17 +421,20 @@ for dtype in (torch.float32, torch.bfloat16):
         print(f"{str(dtype)[6:]:9} {num_warps:9}  {each:15}  {report.loads}")
 
 # %% [markdown]
-# With 16 waves each lane has one element, and loads are as narrow as the element. With one wave each lane has 16, which
-# takes several loads and more registers. A good choice is in between: enough elements a lane for a few wide loads, at
-# least 4 waves, so that all four SIMDs of the compute unit have work, and several programs for each compute unit. For
-# bfloat16 you must double `BLOCK` to keep the loads wide. The library of this course takes `BLOCK=4096` and 4 waves
-# (`course_kernels/launch.py`).
+# With 16 waves each lane has one element, and its loads are as narrow as the element. With one wave each lane has 16,
+# which takes several loads and more registers. A good choice lies in between:
+#
+# - enough elements a lane for at least one wide load: for bfloat16 that means doubling `BLOCK`
+# - 4 waves, so that each of the four SIMDs of a compute unit has one to run
+# - and still enough programs: AMD's workload guide for the MI300X asks for at least 1024
+#
+# The library of this course takes `BLOCK=4096` and 4 waves (`course_kernels/launch.py`): 16 elements a lane.
 #
 # ### Strides: what memory really delivers
 #
-# Memory does not deliver single numbers. It delivers **lines**: 128 bytes on an MI300X, according to AMD's CDNA 3 white paper. When
-# the 64 lanes of a wave ask for 64 addresses, the hardware collects those that fall into one line and fetches it once.
-# This is called **coalescing**. Read a vector with a stride, and see what is left of it:
+# Memory does not deliver single numbers. It delivers **lines**: 128 bytes on an MI300X, according to AMD's CDNA 3 white
+# paper. When the 64 lanes of a wave ask for 64 addresses, the hardware collects those that fall into one line and
+# fetches it once. This is called **coalescing**. Read a vector with a stride, and see what is left of it:
 
 
 # %%
@@ -444,7 +459,8 @@ def first_wave(stride):
 draw.cache_lines(first_wave(1))
 
 # %% [markdown]
-# Stride 1: neighbouring lanes read neighbouring elements. (The numbers in the cells are lanes.) All of each line is used.
+# Stride 1: neighbouring lanes read neighbouring elements. (The numbers in the cells are lanes.) All of each line is
+# used.
 #
 # **Predict** stride 2, every other element.
 
@@ -477,28 +493,33 @@ for stride in (1, 2, 576):
 #
 # ### How fast can it be?
 #
-# No kernel is faster than its bytes. So the least time follows from the bytes and the data sheet, on any machine, without a
-# GPU. For one token, for the prompt, and for 4096 tokens:
+# No kernel is faster than its bytes. So the least time follows from the bytes and the data sheet, on any machine,
+# without a GPU. For one token, for the prompt, and for 4096 tokens:
 
 # %%
 for count in (1, 37, 4096):
     elements = count * hidden
     for gpu in ("MI300X", "RX 7900 XTX"):
         bound = hardware.lower_bound(bytes=12 * elements, flops=elements, gpu=gpu)
-        print(f"{count:4} tokens, {gpu:11}  {12 * elements:10,} bytes  at least {hardware.format_seconds(bound.seconds)}")
+        print(
+            f"{count:4} tokens, {gpu:11}  {12 * elements:10,} bytes  at least {hardware.format_seconds(bound.seconds)}"
+        )
 
 # %% [markdown]
-# Two remarks on these figures. Nobody reaches the peak of the data sheet; the full report of the bound also names the
-# copy bandwidth that was really measured, and by whom:
+# Nobody reaches the peak of the data sheet. The full report of the bound also names the copy bandwidth that somebody
+# really measured, and who it was:
 
 # %%
 print(hardware.lower_bound(bytes=12 * 4096 * hidden, flops=4096 * hidden, gpu="MI300X"))
 
 # %% [markdown]
+# Two remarks. The bound holds for bytes that come from memory. An MI300X has a cache of 256 MB between its L2 and its
+# memory; tensors that a kernel before yours has just written may still be there, and then you can be faster.
+#
 # And for one token the bound is far below anything that a launch can do. For scale: Hugging Face and AMD report 4.18 µs
-# on an MI300X for a kernel that does a residual add, a norm and a conversion for a single row (*mi300kernels* blog). There the
-# cost is the launch itself. Sixty launches for sixty additions are too many, and the remedy is not a faster addition. It is to
-# do the addition inside a kernel that must run anyway. Lesson 02 does that.
+# on an MI300X for a kernel that does a residual add, a norm and a conversion for a single row (*mi300kernels* blog).
+# There the cost is the launch itself. Sixty launches for sixty additions are too many, and the remedy is not a faster
+# addition. It is to do the addition inside a kernel that must run anyway. Lesson 02 does that.
 #
 # With a GPU in this machine, the next cell times your kernel against PyTorch's. Without one, it says so.
 
@@ -516,7 +537,8 @@ else:
 # ## Swap it in
 #
 # Give the model your addition. The operation that it calls is `add_rms_norm`: add, then normalise. Your kernel does the
-# first half; PyTorch does the second until lesson 02. (Once you have solved exercise 1.2, it is *your answer* that runs here.)
+# first half; PyTorch does the second until lesson 02. (Once you have solved exercise 1.2, it is *your answer* that runs
+# here.)
 
 
 # %% tags=["nbval-ignore-output"]

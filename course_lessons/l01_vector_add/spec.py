@@ -178,7 +178,8 @@ _SCALE_AND_ADD = Exercise(
         "What does a lane have to know before it can store `z[i]`? Say in words where each of the numbers comes from.",
         "`tl.load(<address>, mask=mask, other=0.0)` gives a block. `.to(tl.float32)` widens it. "
         "`tl.store(<address>, <block>, mask=mask)` writes one; cast it with `.to(z_ptr.dtype.element_ty)`.",
-        "`x = tl.load(x_ptr + offs, mask=mask, other=0.0).to(tl.float32)`, the same for `y`, then `z = <the formula>`, then "
+        "`x = tl.load(x_ptr + offs, mask=mask, other=0.0).to(tl.float32)`, the same for `y`, then `z = <the "
+        "formula>`, then "
         "`tl.store(z_ptr + offs, <z in z's dtype>, mask=mask)`.",
     ),
     suspects=(
@@ -206,11 +207,14 @@ _ADD = Exercise(
         Case("float16, three dimensions", _two(2, 3, 100, dtype=torch.float16), **_EXACT),
     ),
     hints=(
-        "Program 3 of a grid with blocks of 1024: which elements are its own? If there are 4000 elements in all, which of "
+        "Program 3 of a grid with blocks of 1024: which elements are its own? If there are 4000 elements in all, "
+        "which of "
         "its lanes must stay quiet?",
-        "Offsets from `tl.program_id(0)` and `tl.arange(0, BLOCK)`; a mask from comparing them with `n`; the same mask in "
+        "Offsets from `tl.program_id(0)` and `tl.arange(0, BLOCK)`; a mask from comparing them with `n`; the same "
+        "mask in "
         "both loads and in the store. For the grid, `triton.cdiv` rounds up.",
-        "In the kernel: `offs = <first element of the program> + tl.arange(0, BLOCK)`, `mask = offs < <...>`, two loads, "
+        "In the kernel: `offs = <first element of the program> + tl.arange(0, BLOCK)`, `mask = offs < <...>`, two "
+        "loads, "
         "one store. In `add`: `add_kernel[(triton.cdiv(x.numel(), <block>),)](x, y, z, <...>, BLOCK=<block>)`.",
     ),
     suspects=(
@@ -238,10 +242,13 @@ _COPY = Exercise(
         Case("one element", _view(1, 1, lambda x: x), **_EXACT),
     ),
     hints=(
-        "Element (m, n) of `x`: how far from the first element does it lie? And where does the same element lie in `y`?",
-        "`offs_m[:, None]` is a column and `offs_n[None, :]` a row; a sum of the two is a tile. Do so for the offsets in "
+        "Element (m, n) of `x`: how far from the first element does it lie? And where does the same element lie in "
+        "`y`?",
+        "`offs_m[:, None]` is a column and `offs_n[None, :]` a row; a sum of the two is a tile. Do so for the offsets "
+        "in "
         "`x`, for those in `y`, and, with `&`, for the mask. The grid needs one number for each dimension.",
-        "`mask = (offs_m[:, None] < M) & (<...>)`, load from `x_ptr + offs_m[:, None] * <...> + offs_n[None, :] * <...>`, "
+        "`mask = (offs_m[:, None] < M) & (<...>)`, load from `x_ptr + offs_m[:, None] * <...> + offs_n[None, :] * "
+        "<...>`, "
         "store to `y_ptr + offs_m[:, None] * <row length of y> + <...>`. The grid: "
         "`(triton.cdiv(M, <BLOCK_M>), triton.cdiv(N, <BLOCK_N>))`.",
     ),
@@ -258,7 +265,8 @@ _COPY = Exercise(
         ),
         Suspect(
             "column-stride-unused",
-            "Neighbours in a row of `x` were taken to be neighbours in memory. Which number says how far apart they are?",
+            "Neighbours in a row of `x` were taken to be neighbours in memory. Which number says how far apart they "
+            "are?",
             _read_with(lambda x: x.stride(0), lambda x: 1),
         ),
     ),
@@ -282,9 +290,11 @@ _GATHER = Exercise(
     ),
     hints=(
         "Program `i` writes row `i` of `y`. Where does it find out which row of `x` to read?",
-        "`index` is a tensor like any other: `tl.load(index_ptr + i)` gives one number. Which stride turns a row number "
+        "`index` is a tensor like any other: `tl.load(index_ptr + i)` gives one number. Which stride turns a row "
+        "number "
         "into an offset, in `x` and in `y`?",
-        "`row = tl.load(index_ptr + <...>).to(tl.int64)`, then load from `x_ptr + row * <...> + cols` with a mask on `cols`, "
+        "`row = tl.load(index_ptr + <...>).to(tl.int64)`, then load from `x_ptr + row * <...> + cols` with a mask on "
+        "`cols`, "
         "then store to `y_ptr + i * <...> + cols` with the same mask.",
     ),
     suspects=(
@@ -324,10 +334,13 @@ _REPAIR = Exercise(
         Case("bfloat16", _two(5, 333, dtype=torch.bfloat16), **_EXACT),
     ),
     hints=(
-        "Take 29 tokens of 576. How many programs does the grid start, and which is the last element that any of them owns?",
-        "Once every element has a program, look at the last one. Its lanes count past the end. Which is the largest index "
+        "Take 29 tokens of 576. How many programs does the grid start, and which is the last element that any of them "
+        "owns?",
+        "Once every element has a program, look at the last one. Its lanes count past the end. Which is the largest "
+        "index "
         "that exists, and does the mask agree?",
-        "Two lines change. In the launcher the grid must be rounded up: `triton.cdiv(<...>, <...>)`. In the kernel the mask "
+        "Two lines change. In the launcher the grid must be rounded up: `triton.cdiv(<...>, <...>)`. In the kernel "
+        "the mask "
         "must be false for lane `n`: compare `offs` and `n` so that `n` itself is outside.",
     ),
 )
@@ -357,11 +370,13 @@ _BIAS_RESIDUAL_ADD = Exercise(
         ),
     ),
     hints=(
-        "Each of the four tensors has its own way from (t, c) to an offset. Write the four down. Which of them does not "
+        "Each of the four tensors has its own way from (t, c) to an offset. Write the four down. Which of them does "
+        "not "
         "depend on t?",
         "Tiles as in exercise 1.3. The bias is a block of one dimension, loaded with the mask of the columns; "
         "`bias[None, :]` spreads it over the rows of the tile. Widen everything before you add.",
-        "`mask = <rows> & <columns>`; `x` from `x_ptr + offs_m * stride_xm + offs_n`, `residual` with its own stride, `bias` "
+        "`mask = <rows> & <columns>`; `x` from `x_ptr + offs_m * stride_xm + offs_n`, `residual` with its own stride, "
+        "`bias` "
         "from `bias_ptr + offs_n` with the column mask; `y = x + bias + residual`; store to "
         "`y_ptr + offs_m * <row length of y> + offs_n`, cast to y's dtype. The grid has two numbers.",
     ),
