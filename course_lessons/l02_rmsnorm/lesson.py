@@ -496,11 +496,12 @@ one_block
 # waves need no LDS and no barrier until the end. Here is the course's version of that; yours will be exercise 2.5.
 
 # %% tags=["nbval-ignore-output"]
+from course_kernels.launch import MAX_ROW
 from course_kernels.rms_norm import rms_norm_long_kernel
 
 looped = amd_report(
     rms_norm_long_kernel, long_x, None, long_w, long_x, None, 131072, 0, 131072, 1e-5,
-    BLOCK_N=16384, num_warps=16, arch="gfx942",
+    BLOCK_N=MAX_ROW, num_warps=16, arch="gfx942",
 )  # fmt: skip
 print(f"one block: {one_block.vgprs} registers a lane, {one_block.spills} spilled")
 print(f"looped:    {looped.vgprs} registers a lane, {looped.spills} spilled")
@@ -633,23 +634,24 @@ print(bound)
 if bench.available():
     big = torch.randn(16384, 4096, device=engines.device(), dtype=torch.bfloat16)
     big_w = torch.ones(4096, device=engines.device(), dtype=torch.bfloat16)
-    print("course :", bench.time(lambda: course_kernels.rms_norm(big, big_w), bytes=2 * big.nbytes))
-    print("PyTorch:", bench.time(lambda: composed(big, big_w, 1e-6), bytes=2 * big.nbytes))
+    moved = 2 * big.nbytes
+    print(bench.time(lambda: course_kernels.rms_norm(big, big_w), name="course", bytes=moved))
+    print(bench.time(lambda: composed(big, big_w, 1e-6), name="PyTorch, composed", bytes=moved))
 else:
     print("No GPU here, so nothing is timed.")
 
 # %% [markdown]
 # ## Swap it in
 #
-# Now the test that counts. Replace the norms of the model, both kinds, and let it go on with a sentence. All 61 norms of
-# every forward pass are then Triton kernels. Here they run on the interpreter, so give them a few seconds.
+# Now the test that counts. Replace the norms of the model, both kinds, and let it go on with a sentence. All 61 norms
+# of every forward pass are then Triton kernels. Here they run on the interpreter, so give them a few seconds.
 
 # %%
 prompt = "One, two, three,"
 tokens = llm.tokenizer.encode(prompt)
-pytorch = llm.generate(tokens, max_new_tokens=5, progress=False)
+pytorch = llm.generate(tokens, max_new_tokens=3, progress=False)
 with llm.using(rms_norm=course_kernels.rms_norm, add_rms_norm=course_kernels.add_rms_norm):
-    triton_norms = llm.generate(tokens, max_new_tokens=5, progress=False)
+    triton_norms = llm.generate(tokens, max_new_tokens=3, progress=False)
 print(prompt + triton_norms.text)
 print("same tokens:", triton_norms.tokens == pytorch.tokens)
 
@@ -661,7 +663,7 @@ print("same tokens:", triton_norms.tokens == pytorch.tokens)
 mine = my_kernel("2.2", course_kernels.rms_norm)
 mine_fused = my_kernel("2.3", course_kernels.add_rms_norm)
 with llm.using(rms_norm=mine, add_rms_norm=mine_fused):
-    my_norms = llm.generate(tokens, max_new_tokens=5, progress=False)
+    my_norms = llm.generate(tokens, max_new_tokens=3, progress=False)
 print("same tokens:", my_norms.tokens == pytorch.tokens)
 
 # %% [markdown]
