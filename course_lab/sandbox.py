@@ -146,24 +146,24 @@ def _server_environment() -> Iterator[None]:
 
 def _start(job: str, folder: Path, time_limit: float, memory_limit: int | None):
     """A running child and the end of the pipe from which its output is read."""
-    for last in (False, True):
+    deadline = time.monotonic() + 5
+    while True:
         reader, writer = _context.Pipe(duplex=False)
-        process = _context.Process(
-            target=_child, args=(job, str(folder), writer, time_limit, memory_limit), daemon=True, name="course sandbox"
-        )
+        args = (job, str(folder), writer, time_limit, memory_limit)
+        process = _context.Process(target=_child, args=args, daemon=True, name="course sandbox")
         try:
             with _starting, _server_environment():
                 process.start()
             return process, reader
-        except ChildProcessError:  # the server is dead, and someone else has collected its exit status
-            forkserver._forkserver.__init__()
-        except (EOFError, OSError):  # the server died a moment ago: the next start brings up another
+        except (EOFError, OSError) as error:
             reader.close()
-            if last:
-                raise RuntimeError("the fork server cannot be started; restart the notebook kernel") from None
+            if time.monotonic() > deadline:
+                raise RuntimeError("the fork server does not start; restart the notebook's kernel") from None
+            if isinstance(error, ChildProcessError):  # it is dead, and someone else has collected its exit status
+                forkserver._forkserver.__init__()
+            time.sleep(0.05)  # it is dying: once it is dead, the library starts another
         finally:
             writer.close()
-    raise RuntimeError("the fork server cannot be started; restart the notebook kernel")
 
 
 def _affordable(memory_limit: int | None) -> int | None:
