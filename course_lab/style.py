@@ -70,6 +70,11 @@ def table(rows: Iterable[Iterable[str]], head: Iterable[str] = (), numbers: int 
     return "".join(parts) + "</table>"
 
 
+def warnings(notes: Iterable[str]) -> str:
+    """Sentences of text, each behind a mark that catches the eye."""
+    return "".join(f'<p><b style="color:{BAD}">&#9650;</b> {escape(note)}</p>' for note in notes)
+
+
 def _cell(tag: str, text: str, number: bool) -> str:
     kind = ' class="n"' if number else ""
     return f"<{tag}{kind}>{escape(text)}</{tag}>"

@@ -43,9 +43,7 @@ def report(report: AmdReport) -> str:
     """One report as a card."""
     names = cards_of(report.arch)
     title = f"{report.name} on {report.arch}" + (f" ({names})" if names else "")
-    body = style.table(report.rows().items())
-    body += "".join(f'<p><b style="color:{style.BAD}">&#9650;</b> {escape(note)}</p>' for note in notes(report))
-    return style.card(title, body)
+    return style.card(title, style.table(report.rows().items()) + style.warnings(notes(report)))
 
 
 @dataclass(frozen=True)

@@ -62,6 +62,8 @@ class Listing:
         )
         groups = tuple(group for group in groups if only in group.text)
         shown = sum(len(group.instructions) for group in groups)
+        if not groups:
+            raise ValueError(f"no line of {report.name} that made machine code contains {only!r}")
         labels = {id(code[i]): tuple(names) for i, names in report.program.labels.items() if i < len(code)}
         count = f"{shown} of {len(code)} instructions" if only else f"{len(code)} instructions"
         return cls(f"{report.name} on {report.arch}: {count}", groups, labels)

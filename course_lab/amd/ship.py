@@ -134,10 +134,11 @@ def _names(fn: Callable, lines: list[str]) -> Iterator[tuple[str, Any]]:
     """The global and enclosing names that a function uses, its annotations and defaults included, with their values."""
     scope = dict(zip(fn.__code__.co_freevars, (cell.cell_contents for cell in fn.__closure__ or ())))
     scope = {**fn.__globals__, **scope}
-    arguments = ast.parse("".join(lines)).body[0].args
-    wanted = {node.id for node in ast.walk(arguments) if isinstance(node, ast.Name)}
-    wanted |= set(_loaded(fn.__code__)) | set(fn.__code__.co_freevars)
-    for name in sorted(wanted):
+    tree = ast.parse("".join(lines)).body[0]
+    early = {node.id for node in ast.walk(tree.args) if isinstance(node, ast.Name)}
+    written = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    used = set(_loaded(fn.__code__)) | set(fn.__code__.co_freevars)
+    for name in sorted(early | used & written):  # the interpreter's copy of a function uses names nobody wrote
         if name in scope and name != fn.__name__:
             yield name, scope[name]
 

@@ -1,0 +1,254 @@
+"""Time kernels on a GPU, and only there: the interpreter's speed says nothing about any GPU.
+
+    if bench.available():
+        print(bench.time(lambda: add(x, y), bytes=3 * x.nbytes))
+
+Each figure is a median of many runs with a cold L2 cache, beside the copy bandwidth of the same GPU, and knows the
+machine it was taken on.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+
+import torch
+import triton
+
+from course_kernels._triton import dual_mode, hooks
+from course_lab import engines, style
+from course_lab.hardware import format_bytes, format_seconds
+
+COPY_BYTES = 1 << 30  # read and written by the copy that measures the bandwidth
+
+
+class NothingToTime(RuntimeError):
+    """There is no GPU here, or the launch would not run on it."""
+
+
+def available() -> bool:
+    """True when kernels run on a GPU here, so that there is something to time."""
+    return engines.gpu() is not None and not dual_mode.env_interpret()
+
+
+# ---- one figure ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """A time in seconds: the median, and the range that holds the middle 60 % of the runs (fast to slow).
+
+    bytes, flops: what one call moves and computes, if the caller said so; copy: bytes/s of a plain copy on this GPU.
+    """
+
+    name: str
+    seconds: float
+    fast: float
+    slow: float
+    bytes: float | None = None
+    flops: float | None = None
+    copy: float | None = None
+
+    @property
+    def bandwidth(self) -> float | None:
+        """Bytes per second."""
+        return self.bytes / self.seconds if self.bytes else None
+
+    @property
+    def of_copy(self) -> float | None:
+        """The bandwidth as a part of a plain copy's: 1.0 is as fast as memory goes."""
+        return self.bandwidth / self.copy if self.bytes and self.copy else None
+
+    def cells(self) -> tuple[str, str, str, str]:
+        """Name, time, spread and rate, for a table."""
+        rate = ""
+        if self.bytes:
+            rate = f"{self.bandwidth / 1e9:,.0f} GB/s" + (f", {self.of_copy:.0%} of a copy" if self.copy else "")
+        elif self.flops:
+            rate = f"{self.flops / self.seconds / 1e12:,.3g} TFLOP/s"
+        spread = f"{format_seconds(self.fast)} to {format_seconds(self.slow)}"
+        return self.name, format_seconds(self.seconds), spread, rate
+
+    def __str__(self) -> str:
+        return "  ".join(cell for cell in self.cells() if cell)
+
+
+def time(
+    function: Callable[[], object],
+    *,
+    name: str = "",
+    bytes: float | None = None,
+    flops: float | None = None,
+    warmup: float = 0.025,
+    repeat: float = 0.1,
+) -> Measurement:
+    """The median time of one call of `function` on this GPU, each call after the L2 cache was cleared.
+
+    Args:
+        bytes, flops: what one call moves and computes; gives the rate.
+        warmup, repeat: seconds of calls before and during the measurement.
+
+    Raises:
+        NothingToTime: there is no GPU, or `function` launched a kernel on CPU tensors, which is interpreted.
+    """
+    _refuse_without_gpu()
+    before = hooks.launches()
+    function()
+    if hooks.launches() != before:
+        raise NothingToTime(
+            "this launch was interpreted, because its tensors are on the CPU; create them with device='cuda' to time it"
+        )
+    median, fast, slow = _seconds(function, warmup, repeat)
+    return Measurement(name or "one call", median, fast, slow, bytes, flops, copy_bandwidth() if bytes else None)
+
+
+def _refuse_without_gpu() -> None:
+    if engines.gpu() is None:
+        raise NothingToTime(
+            "nothing is timed here: this machine has no GPU that PyTorch can use, and the interpreter's time says "
+            "nothing about a GPU's. Run this cell on a machine with an AMD or NVIDIA GPU."
+        )
+    if dual_mode.env_interpret():
+        raise NothingToTime(
+            "nothing is timed here: TRITON_INTERPRET=1 is set, so kernels are interpreted. Unset it and restart."
+        )
+
+
+def _seconds(function: Callable[[], object], warmup: float, repeat: float) -> tuple[float, ...]:
+    """Median and the ends of the middle 60 %."""
+    quantiles = triton.testing.do_bench(function, warmup=warmup * 1e3, rep=repeat * 1e3, quantiles=[0.5, 0.2, 0.8])
+    return tuple(milliseconds * 1e-3 for milliseconds in quantiles)
+
+
+@cache
+def copy_bandwidth() -> float:
+    """Bytes per second that a plain copy of a large tensor reads and writes on this GPU, measured once.
+
+    Raises:
+        NothingToTime: there is no GPU.
+    """
+    _refuse_without_gpu()
+    source = torch.empty(COPY_BYTES // 2, dtype=torch.uint8, device="cuda")
+    target = torch.empty_like(source)
+    return COPY_BYTES / _seconds(lambda: target.copy_(source), 0.05, 0.2)[0]
+
+
+# ---- many figures ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Where figures were taken."""
+
+    gpu: str
+    arch: str
+    backend: str
+    torch: str
+    triton: str
+    driver: str
+    python: str
+    date: str
+
+    @classmethod
+    def here(cls) -> Machine:
+        """This machine, now.
+
+        Raises:
+            NothingToTime: it has no GPU.
+        """
+        _refuse_without_gpu()
+        gpu = engines.gpu()
+        return cls(
+            gpu=gpu.name,
+            arch=gpu.arch,
+            backend=gpu.backend,
+            torch=torch.__version__,
+            triton=triton.__version__,
+            driver=str(torch.version.hip or torch.version.cuda),
+            python=platform.python_version(),
+            date=datetime.now(UTC).strftime("%Y-%m-%d"),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.gpu} ({self.arch}), PyTorch {self.torch}, Triton {self.triton}, {self.date}"
+
+
+@dataclass
+class Results:
+    """Figures of one machine, as a table, a plot or a file.
+
+    results = bench.Results(bench.Machine.here())
+    results.add(bench.time(lambda: torch.add(x, y), name="torch", bytes=3 * x.nbytes))
+    results.save("results.json")
+    """
+
+    machine: Machine
+    measurements: list[Measurement] = field(default_factory=list)
+
+    def add(self, measurement: Measurement) -> Measurement:
+        """Keep a figure, and hand it back."""
+        self.measurements.append(measurement)
+        return measurement
+
+    def save(self, path: str | Path) -> None:
+        """Write everything as JSON."""
+        Path(path).write_text(json.dumps(asdict(self), indent=1) + "\n")
+
+    @classmethod
+    def load(cls, path: str | Path) -> Results:
+        """Read what `save` wrote.
+
+        Raises:
+            ValueError: the file is not of this kind.
+        """
+        try:
+            data = json.loads(Path(path).read_text())
+            return cls(Machine(**data["machine"]), [Measurement(**item) for item in data["measurements"]])
+        except (json.JSONDecodeError, KeyError, TypeError) as error:
+            raise ValueError(f"{path} holds no benchmark results: {error}") from None
+
+    def __str__(self) -> str:
+        rows = [measurement.cells() for measurement in self.measurements]
+        return "\n".join([str(self.machine), style.text_table(rows)])
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        rows = [measurement.cells() for measurement in self.measurements]
+        return style.card(str(self.machine), style.table(rows, ("", "median", "middle 60 %", "")))
+
+    def plot(self, title: str = ""):
+        """Bandwidth over bytes moved, one line for each name; the machine stands in the title.
+
+        Returns:
+            a matplotlib figure.
+
+        Raises:
+            ValueError: no figure says how many bytes it moves.
+        """
+        from matplotlib.figure import Figure
+
+        lines: dict[str, list[tuple[float, float]]] = {}
+        for item in self.measurements:
+            if item.bytes:
+                lines.setdefault(item.name, []).append((item.bytes, item.bandwidth / 1e9))
+        if not lines:
+            raise ValueError("nothing to plot: no measurement has bytes")
+        figure = Figure(figsize=(7, 4), layout="constrained")
+        axes = figure.subplots()
+        for (name, points), colour in zip(lines.items(), style.PALETTE * len(lines)):
+            axes.plot(*zip(*sorted(points)), "o-", label=name, color=colour)
+        copies = [item.copy for item in self.measurements if item.copy]
+        if copies:
+            axes.axhline(max(copies) / 1e9, color=style.QUIET, linestyle="--", label="a plain copy, 1 GiB")
+        axes.set_xscale("log", base=2)
+        axes.xaxis.set_major_formatter(lambda value, _: format_bytes(value))
+        axes.set(xlabel="bytes moved", ylabel="GB/s", title="\n".join(filter(None, [title, str(self.machine)])), ylim=0)
+        axes.title.set_size(10)
+        axes.legend()
+        return figure

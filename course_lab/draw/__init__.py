@@ -1,0 +1,23 @@
+"""Pictures as static SVG: what programs touch, how lanes meet cache lines, where bytes go, which roof applies.
+
+Each function returns a `Picture`: a notebook shows it, `print()` gives the same facts as text.
+"""
+
+from course_lab.draw.bars import bytes_bar
+from course_lab.draw.lanes import cache_lines, lanes
+from course_lab.draw.program_map import Piece, program_map
+from course_lab.draw.reduction import reduction
+from course_lab.draw.roofline import Point, roofline
+from course_lab.draw.svg import Picture
+
+__all__ = [
+    "Picture",
+    "Piece",
+    "Point",
+    "bytes_bar",
+    "cache_lines",
+    "lanes",
+    "program_map",
+    "reduction",
+    "roofline",
+]
