@@ -48,7 +48,8 @@ def notebook(lesson: Lesson, cells: Iterable[NotebookNode]) -> NotebookNode:
         content = (cell.cell_type, cell.source)
         cell.id = content_id(*content, seen[content])
         seen[content] += 1
-    return new_notebook(cells=cells, metadata={**KERNEL, "course": {"lesson": lesson.name}})
+    metadata = {**KERNEL, "course": {"lesson": lesson.name}}
+    return new_notebook(cells=cells, metadata=metadata, nbformat_minor=5)
 
 
 def content_id(kind: str, text: str, occurrence: int = 0) -> str:

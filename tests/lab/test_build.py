@@ -359,14 +359,21 @@ def test_cells_that_the_learner_added_stay_in_place(fake_course, no_execution):
     notebook = fake_course.notebook("exercises")
     notebook.cells.insert(0, new_markdown_cell("my title", id="top"))
     notebook.cells.insert(4, new_code_cell("x = 1  # mine", id="mine", execution_count=1))
+    notebook.cells.insert(2, new_markdown_cell("between", id="between"))  # two texts that both change
     notebook.cells.append(new_markdown_cell("my last words", id="end"))
     fake_course.save("exercises", notebook)
-    expected = texts(notebook)
-    fake_course.edit("exercises.py", "$y = 2x$", "$y = x + x$")
-    fake_course.edit("exercises.py", "That is all.", "That was all.")
+    expected = "\0".join(texts(notebook))
+    changes = {
+        "$y = 2x$": "$y = x + x$",
+        "is all": "was all",
+        ": doubling": " on doubling",
+        "language as": "language  as",
+    }
+    for old, new in changes.items():
+        fake_course.edit("exercises.py", old, new)
+        expected = expected.replace(old, new)
     fake_course.build()
-    replaced = [text.replace("$y = 2x$", "$y = x + x$").replace("is all", "was all") for text in expected]
-    assert texts(fake_course.notebook("exercises")) == replaced
+    assert "\0".join(texts(fake_course.notebook("exercises"))) == expected
     assert fake_course.build(check=True).ok
 
 
@@ -425,6 +432,19 @@ def test_a_copied_answer_cell_and_a_deleted_one_lose_nothing(fake_course, no_exe
     merged = texts(fake_course.notebook("exercises"))
     assert merged[position : position + 2] == [ANSWER, "%%exercise 90.1\nsecond_try = 1"]
     assert any(text.startswith("%%exercise 90.2") for text in merged)
+
+
+def test_a_copy_that_took_over_the_magic_line_becomes_the_answer(fake_course, no_execution):
+    notebook = fake_course.notebook("exercises")
+    first = find(notebook, "%%exercise 90.1")
+    notebook.cells.append(new_code_cell(ANSWER, id="copy", metadata=first.metadata))
+    first.source = "notes = 'no magic line any more'"
+    fake_course.save("exercises", notebook)
+    fake_course.build()
+    merged = fake_course.notebook("exercises")
+    assert [cell.source for cell in merged.cells[3:5]] == [first.source, ANSWER]
+    assert len({cell.id for cell in merged.cells}) == len(merged.cells)
+    assert fake_course.build(check=True).ok
 
 
 def test_a_notebook_that_lost_its_ids_is_recognised_by_its_text(fake_course, no_execution):
