@@ -71,6 +71,8 @@ class Listing:
     def __str__(self) -> str:
         return "\n".join([self.title, *self._lines()])
 
+    __repr__ = __str__  # stored in notebooks: no file names of this machine
+
     def _lines(self) -> Iterator[str]:
         for group in self.groups:
             yield f"{_heading(group)}"
