@@ -143,7 +143,8 @@ class Progress:
     def _repr_html_(self) -> str:
         rows = "".join(_html_row(lesson) for lesson in self.lessons)
         head = "<tr><th style='text-align:left'>lesson</th><th>solved</th><th>tried</th><th></th></tr>"
-        return f"<table>{head}{rows}</table><div>✓ solved &nbsp; … tried &nbsp; · still open</div>"
+        table = f"<table>{head}{rows}</table><div>✓ solved &nbsp; … tried &nbsp; · still open</div>"
+        return f"<div style='color:var(--jp-content-font-color1,inherit)'>{table}</div>"
 
 
 def _html_row(lesson: LessonProgress) -> str:

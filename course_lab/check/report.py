@@ -37,9 +37,12 @@ class CaseResult:
     def passed(self) -> bool:
         return self.status == "passed"
 
+    @property
+    def label(self) -> str:
+        return f"{self.name} (not run)" if self.status == "not-run" else self.name
+
     def __str__(self) -> str:
-        head = f"{_MARKS[self.status]} {self.name}{' (not run)' if self.status == 'not-run' else ''}"
-        return "\n".join([head, *(f"    {line}" for line in self.details)])
+        return "\n".join([f"{_MARKS[self.status]} {self.label}", *(f"    {line}" for line in self.details)])
 
 
 @dataclass(frozen=True)
@@ -141,7 +144,7 @@ def _html(report: Report) -> str:
 
 def _html_case(case: CaseResult) -> str:
     mark = f'<span role="img" aria-label="{case.status}">{_MARKS[case.status]}</span>'
-    name = f"<b>{escape(case.name)}</b>" if case.status == "failed" else escape(case.name)
+    name = f"<b>{escape(case.label)}</b>" if case.status == "failed" else escape(case.label)
     return _div(f"{mark} {name}") + (_pre(case.details) if case.details else "")
 
 
@@ -176,6 +179,8 @@ def _details(run: CaseRun, code: str, full: bool) -> list[str]:
             lines += _wrong_output(run, number, code, full)
     if run.seen["faults"]:
         lines.append(run.seen["faults"][0]["message"].partition(". ")[0])
+    if run.seen["damage"]:
+        lines.append("memory beside a tensor was overwritten")
     if run.modified:
         lines.append(f"argument {run.modified[0]['position'] + 1} was changed")
     if run.needs_kernel and not run.own_launches:
@@ -197,16 +202,15 @@ def _wrong_output(run: CaseRun, number: int, code: str, full: bool) -> list[str]
         return [count]
     first = comparison.first
     index = f"[{', '.join(str(i) for i in first)}]" if first else "the only element"
-    values = f"expected {_number(comparison.expected[first])}  got {_number(comparison.got[first])}"
-    return [count, f"first wrong: {index}  {values}", *_written_by(run, number, first, code)]
+    place, expected = f"first wrong: {index}", f"expected {_number(comparison.expected[first])}"
+    event = run.writer(number, first)
+    if event is None and run.seen["writers"][number] is not None:
+        return [count, f"{place}  {expected}  and no program wrote it"]
+    values = f"{place}  {expected}  got {_number(comparison.got[first])}"
+    return [count, values, *(_who(run, event, code) if event else [])]
 
 
-def _written_by(run: CaseRun, output: int, index: tuple[int, ...], code: str) -> list[str]:
-    if run.engine != "interpreter" or not run.own_launches:
-        return []
-    event = run.writer(output, index)
-    if event is None:
-        return ["no program wrote it"]
+def _who(run: CaseRun, event: list[int], code: str) -> list[str]:
     launch, *program, line = event
     kernel = run.seen["launches"][launch]["name"]
     return [
