@@ -51,7 +51,9 @@ padding:.6em .9em;margin:.3em 0;max-width:60em;font-family:system-ui,sans-serif;
 
 def card(title: str, body: str, extra_css: str = "") -> str:
     """An HTML card around `body`, which is HTML already; `title` is text."""
-    style = theme(".course-card") + _CARD.replace("\n", "") + extra_css
+    # thrice the class, since JupyterLab's rule for all tables, which aligns every cell right, has the weight of two
+    rules = (_CARD.replace("\n", "") + extra_css).replace(".course-card ", 3 * ".course-card" + " ")
+    style = theme(".course-card") + rules
     return f'<div class="course-card"><style>{style}</style><h4>{escape(title)}</h4>{body}</div>'
 
 
