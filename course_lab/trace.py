@@ -273,7 +273,7 @@ class TracedLaunch:
 
 
 class Trace:
-    """The launches of a `with trace()` block. What is asked of it is asked of its first launch; `[i]` selects another."""
+    """The launches of a `with trace()` block. What is asked of it is asked of the first; `[i]` selects another."""
 
     def __init__(self, max_lanes: int) -> None:
         self.launches: list[TracedLaunch] = []

@@ -13,7 +13,7 @@ import triton
 from course_kernels._triton import dual_mode
 from course_lab.amd import ship
 
-# Triton's cache on disk forgets which file a kernel came from: a listing would name the lines of an earlier notebook.
+# Triton's cache on disk forgets which file a kernel came from; a listing would name the lines of an earlier notebook.
 triton.knobs.compilation.always_compile = True
 
 dual_mode.warm_up()  # on import, so that the fork server does it once and not each of its children

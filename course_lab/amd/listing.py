@@ -110,5 +110,5 @@ def _source_text(report: AmdReport, source: isa.SourceLine | None) -> str:
 
 def _heading(group: Group) -> str:
     if group.source is None:
-        return "   -  (no line of the kernel: set-up)"
+        return "   -  (the compiler names no line)"
     return f"{group.source.line:4}  {group.text}"

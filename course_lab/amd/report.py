@@ -176,10 +176,12 @@ def amd_report(
         TypeError: the arguments are not the kernel's.
         AmdError: the kernel does not compile (`.line` is the author's line); AmdLimitError: it would not run.
     """
+    if not inspect.isfunction(dual_mode.unwrap(kernel)):
+        raise TypeError(f"amd_report takes a @triton.jit function, got {kernel!r}")
     compiler.check_workgroup(dual_mode.unwrap(kernel).__name__, arch, num_warps)
     if signature is None:
         options = {"num_warps": num_warps, "num_stages": num_stages}
-        spec = dual_mode.specialise(kernel, args, {**kwargs, **options}, arch)
+        spec = _launched(kernel, args, {**kwargs, **options}, arch)
     elif args:
         raise TypeError("give amd_report either the arguments of a launch or a signature, not both")
     else:
@@ -187,7 +189,22 @@ def amd_report(
     return measure(compiler.compile(kernel, spec, arch, num_warps=num_warps, num_stages=num_stages))
 
 
-def _typed(kernel: Any, signature: Mapping[str, str], constexprs: Mapping[str, Any], options: dict) -> Any:
+def _launched(kernel: Any, args: tuple, kwargs: dict[str, Any], arch: str) -> dual_mode.Specialisation:
+    """The specialisation of a launch; Triton's own complaints name neither the kernel nor the argument."""
+    fn = dual_mode.unwrap(kernel)
+    signature = inspect.signature(fn)
+    try:
+        signature.bind(*args, **{name: value for name, value in kwargs.items() if name in signature.parameters})
+        return dual_mode.specialise(kernel, args, kwargs, arch)
+    except TypeError as error:
+        raise TypeError(f"{fn.__name__}({', '.join(signature.parameters)}): {error}") from None
+    except KeyError as error:
+        raise TypeError(f"{fn.__name__}({', '.join(signature.parameters)}): {error.args[0]}") from None
+
+
+def _typed(
+    kernel: Any, signature: Mapping[str, str], constexprs: Mapping[str, Any], options: dict[str, Any]
+) -> dual_mode.Specialisation:
     """A specialisation from types alone."""
     names = list(inspect.signature(dual_mode.unwrap(kernel)).parameters)
     unknown = [name for name in (*signature, *constexprs) if name not in names]

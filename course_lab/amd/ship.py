@@ -88,8 +88,11 @@ class _Packer:
     def _name(self, owner: str, name: str, value: Any) -> dict[str, Any]:
         if isinstance(value, types.ModuleType):
             return {"module": value.__name__}
-        if _is_jit(value) and not value.__module__.startswith("triton."):
-            return {"function": self.add(value)}
+        if _is_jit(value):
+            home = dual_mode.unwrap(value)
+            if not home.__module__.startswith("triton."):
+                return {"function": self.add(value)}
+            return {"attribute": [home.__module__, home.__qualname__]}
         try:
             return encode(value)
         except TypeError:
