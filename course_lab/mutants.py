@@ -7,7 +7,9 @@ assert not table.survivors
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from course_lab.check import grade
@@ -72,9 +74,10 @@ def apply(mutant: Mutant, solution: str) -> str:
 
 def judge(exercise: Exercise, solution: str, mutants: Iterable[Mutant]) -> list[Row]:
     """Grade the solution, which must pass, and each mutant of it."""
-    rows = [_row(exercise, "the solution", "passed", solution)]
-    rows += [_row(exercise, m.name, m.diagnosis, apply(m, solution)) for m in mutants]
-    return rows
+    answers = [("the solution", "passed", solution)]
+    answers += [(mutant.name, mutant.diagnosis, apply(mutant, solution)) for mutant in mutants]
+    with ThreadPoolExecutor(min(os.cpu_count() or 1, 4)) as pool:  # the work is done in child processes
+        return list(pool.map(lambda answer: _row(exercise, *answer), answers))
 
 
 def _row(exercise: Exercise, name: str, expected: str, code: str) -> Row:

@@ -43,7 +43,7 @@ _SPARE = 128 << 20  # memory above the limit, for saying that the limit was reac
 _LINE = re.compile(r'^\s*File "(.*)", line (\d+) in (.*)$', re.MULTILINE)
 _MEANING = {"SIGSEGV": " (it touched memory that is not its own)", "SIGABRT": " (it aborted itself)"}
 _context = multiprocessing.get_context("forkserver")
-_starting = threading.Lock()
+_library = threading.Lock()  # multiprocessing looks after all children whenever one starts, in any thread
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class NoInput(RuntimeError):
 
 def warm() -> None:
     """Start the fork server without waiting for it, so that the first check finds it ready."""
-    with _starting, _server_environment():
+    with _library, _server_environment():
         forkserver.ensure_running()
 
 
@@ -152,7 +152,7 @@ def _start(job: str, folder: Path, time_limit: float, memory_limit: int | None):
         args = (job, str(folder), writer, time_limit, memory_limit)
         process = _context.Process(target=_child, args=args, daemon=True, name="course sandbox")
         try:
-            with _starting, _server_environment():
+            with _library, _server_environment():
                 process.start()
             return process, reader
         except (EOFError, OSError) as error:
@@ -229,7 +229,8 @@ def _end(process) -> None:
     for kill in (lambda: os.killpg(process.pid, signal.SIGKILL), process.kill):
         with contextlib.suppress(ProcessLookupError, PermissionError):
             kill()
-    process.join(10)
+    with _library:
+        process.join(10)
 
 
 def _outcome(folder: Path, exit_code: int | None, output: str, time_limit: float, seconds: float) -> Outcome:

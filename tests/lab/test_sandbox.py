@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -238,6 +239,12 @@ def test_an_interrupt_ends_the_child():
     with pytest.raises(KeyboardInterrupt):
         run("count", {"upto": 1, "then": "sleep"}, on_part=interrupt)
     assert time.monotonic() - started < 5
+
+
+def test_several_threads_may_run_jobs_at_once():
+    with ThreadPoolExecutor(8) as pool:
+        outcomes = list(pool.map(lambda i: run("echo", {"i": i}, time_limit=60), range(40)))
+    assert [(outcome.status, outcome.value) for outcome in outcomes] == [("ok", {"i": i}) for i in range(40)]
 
 
 @pytest.mark.parametrize("collected", [False, True], ids=["by the library", "by someone else"])
