@@ -419,6 +419,15 @@ def test_an_untouched_stub_whose_exercise_vanished_goes(fake_course, no_executio
     assert not any("90.2" in text for text in texts(fake_course.notebook("exercises")))
 
 
+def test_white_space_at_line_ends_is_no_answer(fake_course, no_execution):
+    pristine = texts(fake_course.notebook("exercises"))
+    notebook = fake_course.notebook("exercises")
+    find(notebook, "%%exercise 90.1").source = find(notebook, "%%exercise 90.1").source.replace("\n", "  \n") + "\n\n"
+    fake_course.save("exercises", notebook)
+    assert fake_course.build().backups == []
+    assert texts(fake_course.notebook("exercises")) == pristine
+
+
 def test_a_copied_answer_cell_and_a_deleted_one_lose_nothing(fake_course, no_execution):
     answer(fake_course)
     notebook = fake_course.notebook("exercises")
