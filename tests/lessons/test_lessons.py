@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -54,8 +53,7 @@ def test_the_committed_exercises_are_nobodys_work(lesson):
     """The working copy may hold answers; what is committed must be as the builder made it."""
     text = _committed(lesson.notebook("exercises"))
     if text is not None:
-        notebook = nbformat.from_dict(json.loads(text))
-        assert not learner.in_use(nbformat.v4.rejoin_lines(notebook))
+        assert not learner.in_use(nbformat.reads(text, as_version=4))
 
 
 def _committed(path: Path) -> str | None:
@@ -80,6 +78,7 @@ def test_the_solution_passes(number):
 
 @pytest.mark.parametrize("number, mutant", MUTANTS)
 def test_the_mutant_is_diagnosed(number, mutant):
-    report = check.grade(number, mutants.apply(mutant, lessons.solution(number)))
+    code = mutants.apply(mutant, lessons.solution(number))
+    report = check.grade(lessons.exercise(number), code)  # by number, the broken code of a repair is "not attempted"
     assert report.status == "failed", "the mutant passes"
     assert report.diagnosis is not None and report.diagnosis.code == mutant.diagnosis, str(report)
