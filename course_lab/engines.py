@@ -49,11 +49,12 @@ def active() -> dict[str, bool]:
 def describe() -> str:
     """A short text: the engines here and what each gives."""
     card = gpu()
+    found = f"{card.name} ({card.arch}, waves of {card.wave_size})" if card else "none here: nothing is timed"
     lines = [
         f"Triton {triton.__version__}, PyTorch {torch.__version__}",
         "interpreter   numbers, and every load and store, on this CPU",
         "AMD compiler  the machine code for MI300X, RX 7900 and others, on this CPU",
-        f"GPU           {f'{card.name} ({card.arch}, waves of {card.wave_size})' if card else 'none here: nothing is timed'}",
+        f"GPU           {found}",
     ]
     if dual_mode.env_interpret():
         lines.append("TRITON_INTERPRET=1 is set: everything is interpreted; compiling happens in a second process")
