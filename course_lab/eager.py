@@ -54,7 +54,7 @@ class Count:
     def _cells(self) -> list[tuple[str, str, str, str]]:
         rows = [(op.name, op.result, f"{op.read:,}", f"{op.written:,}") for op in self.operations]
         read, written = sum(op.read for op in self.operations), sum(op.written for op in self.operations)
-        return [*rows, (f"{self.kernels} kernels", "", f"{read:,}", f"{written:,}")]
+        return [*rows, (f"{self.kernels} kernel{'' if self.kernels == 1 else 's'}", "", f"{read:,}", f"{written:,}")]
 
     def __repr__(self) -> str:
         lines = [_HEAD, *self._cells()]

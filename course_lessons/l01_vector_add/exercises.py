@@ -108,7 +108,7 @@ def add(x, y):
 # A tensor in PyTorch is a start address and one **stride** for each dimension: how many elements lie between
 # neighbours. `x.T`, `x[:, 3:40]` and `x[:, ::2]` move no data; they only carry other strides. Write the kernel that
 # `.contiguous()` runs: copy any 2-D view into a fresh, dense tensor. The grid has two dimensions, and each program
-# copies a tile.
+# copies a tile: `offs_m[:, None]` is a column, `offs_n[None, :]` a row, and their sum a tile.
 #
 # - **Inputs**: `x` of shape `(M, N)`, any strides, float32 or bfloat16
 # - **Output**: a new contiguous tensor with the same shape, dtype and values
@@ -207,7 +207,7 @@ def gather_rows(x, index):
 
 # %% [markdown] exercise_header="1.5"
 # This residual add came from a model whose hidden size is 1024, where it had worked for years. In SmolLM2, with 576,
-# the last token comes out wrong. **There is more than one mistake, and the first one hides the second.** Repair the
+# the last tokens come out wrong. **There is more than one mistake, and the first one hides the second.** Repair the
 # code. Change as little as you can: there is no need for a new kernel.
 #
 # - **Inputs**: `x` and `residual` of shape `(T, N)`, same dtype, contiguous

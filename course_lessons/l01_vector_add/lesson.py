@@ -146,9 +146,9 @@ for arch in ("gfx942", "gfx1100"):
 
 # %% [markdown]
 # (A **SIMD** is the part of a compute unit that executes waves; an MI300X has four in each. It can keep 8 waves ready,
-# so that some compute while others wait for memory.) A lane now holds 128 elements of `x` and as many of `y`, and they
-# need so many registers that only two waves fit. On the Radeon some do not fit at all: they **spill**, which means that
-# they travel to memory and back.
+# so that some compute while others wait for memory.) A lane of the MI300X now holds 128 elements of `x` and as many of
+# `y`. They take so many registers that only two or three waves fit. On the Radeon, with 256 a lane, some values find no
+# register at all: they **spill**, which means that they travel to memory and back.
 #
 # Third, and worst: one program runs on one compute unit. The other 303 of an MI300X do nothing.
 #
@@ -291,6 +291,10 @@ launch.picture("z_ptr")
 # Every row now has a tail of its own, and a mask of its own: the mask compares the *column* with the width. A lane past
 # the end of row 0 has a perfectly legal address, that of row 1. Only the mask keeps it away.
 #
+# A *block* may have two dimensions as well. `rows[:, None]` is a column of row numbers, `cols[None, :]` a row of column
+# numbers, and wherever the two meet in a formula you get a tile, as in PyTorch:
+# `rows[:, None] * stride + cols[None, :]` is a tile of offsets. Exercise 1.3 uses it.
+#
 # ### When 32 bits are not enough
 #
 # `row` was made an **int64** before it was multiplied. A program number has 32 bits, and so has its product with
@@ -332,7 +336,7 @@ print("scale, all ones:  ", bool((scale == 1).all()))
 launch.picture("z_ptr")
 
 # %% [markdown]
-# Program 2 owned elements 512 to 767. It stored 64 right results, and then 192 sums of whatever lies behind `x` and
+# Program 2 owns elements 512 to 767. It stored 64 right results, and then 192 sums of whatever lies behind `x` and
 # `y`. Those went over the gap behind `z`, and over all of `scale`. A comparison of results cannot see that: it looks at
 # 576 elements, and every one of them is right. The damage shows up later, in another layer, as strange text. Or it does
 # not show up at all, until one day something that matters lies in that place.
@@ -363,9 +367,9 @@ print("scale, all ones:  ", bool((scale == 1).all()))
 #
 # ### How wide is a load?
 #
-# One load instruction can bring 32, 64 or 128 bits to *each* lane: one, two or four float32. Fewer, wider instructions
-# move the same bytes with less work for the machine. What did the compiler make of your kernel? Here is the machine
-# code of the MI300X for the model's sum, beside your lines:
+# One load instruction brings up to 128 bits to *each* lane: four float32. Fewer, wider instructions move the same bytes
+# with less work for the machine. What did the compiler make of your kernel? Here is the machine code of the MI300X for
+# the model's sum, beside your lines:
 
 # %% tags=["nbval-ignore-output"]
 z = torch.empty_like(x)
@@ -428,7 +432,7 @@ for dtype in (torch.float32, torch.bfloat16):
 # - 4 waves, so that each of the four SIMDs of a compute unit has one to run
 # - and still enough programs: AMD's workload guide for the MI300X asks for at least 1024
 #
-# The library of this course takes `BLOCK=4096` and 4 waves (`course_kernels/launch.py`): 16 elements a lane.
+# The library of this course makes this choice in one place, from the type and the GPU: `course_kernels/launch.py`.
 #
 # ### Strides: what memory really delivers
 #
@@ -501,9 +505,8 @@ for count in (1, 37, 4096):
     elements = count * hidden
     for gpu in ("MI300X", "RX 7900 XTX"):
         bound = hardware.lower_bound(bytes=12 * elements, flops=elements, gpu=gpu)
-        print(
-            f"{count:4} tokens, {gpu:11}  {12 * elements:10,} bytes  at least {hardware.format_seconds(bound.seconds)}"
-        )
+        least = hardware.format_seconds(bound.seconds)
+        print(f"{count:4} tokens, {gpu:11}  {12 * elements:10,} bytes  at least {least}")
 
 # %% [markdown]
 # Nobody reaches the peak of the data sheet. The full report of the bound also names the copy bandwidth that somebody
@@ -587,6 +590,7 @@ print("additions by your kernel:", calls * len(answer.tokens))
 # | round once to the type of $z$ | `.to(z_ptr.dtype.element_ty)` |
 # | element $(r, c)$ of a matrix | `x_ptr + row * stride_xm + cols`, `row` in int64 |
 # | blocks of a row × rows | `grid = (triton.cdiv(N, BLOCK), M)` |
+# | a tile of offsets | `rows[:, None] * stride_xm + cols[None, :]` |
 # | elements a lane | `BLOCK / (num_warps * wave)` |
 # | bytes of $z = x + y$ | `3 * n * itemsize` |
 #
@@ -599,6 +603,7 @@ print("additions by your kernel:", calls * len(answer.tokens))
 # - **SIMD**: one of the four parts of a compute unit that execute waves
 # - **wave** (Triton: warp), **lane**: 64 (Radeon: 32) places that execute an instruction together; one of them
 # - **spill**: a value that found no register and lives in memory
+# - **tile**: a block of two dimensions
 # - **tail**: the elements left over when the size is not a multiple of the block
 # - **stride**: how many elements lie between neighbours along a dimension
 # - **line**: the 128 bytes that memory delivers at a time

@@ -199,7 +199,7 @@ _ADD = Exercise(
     reference=reference.vector_add,
     cases=(
         Case("whole blocks", _two(4096), **_EXACT),
-        Case("SmolLM2's residual stream, 29 tokens", _two(29, 576), **_EXACT),
+        Case("SmolLM2's residual stream, 37 tokens", _two(37, 576), **_EXACT),
         Case("one more than a power of two", _two(1025), **_EXACT),
         Case("a prime number of elements", _two(2003), **_EXACT),
         Case("one element", _two(1), **_EXACT),
@@ -328,13 +328,13 @@ _REPAIR = Exercise(
     kind="repair",
     cases=(
         Case("hidden size 1024", _two(4, 1024), **_EXACT),
-        Case("SmolLM2's hidden size, 576", _two(29, 576), **_EXACT),
+        Case("SmolLM2's hidden size, 576", _two(37, 576), **_EXACT),
         Case("one token", _two(1, 576), **_EXACT),
         Case("a size just above a block", _two(25, 41), **_EXACT),
         Case("bfloat16", _two(5, 333, dtype=torch.bfloat16), **_EXACT),
     ),
     hints=(
-        "Take 29 tokens of 576. How many programs does the grid start, and which is the last element that any of them "
+        "Take 37 tokens of 576. How many programs does the grid start, and which is the last element that any of them "
         "owns?",
         "Once every element has a program, look at the last one. Its lanes count past the end. Which is the largest "
         "index "
