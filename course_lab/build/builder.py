@@ -79,9 +79,20 @@ def build(
         return report
     for lesson in chosen:
         job.lesson(lesson)
-    if only is None:
-        job.overviews(chosen)
+    for folder in sorted({lesson.path.parent for lesson in chosen if _has_source(lesson)}):
+        job.overview(folder)
     return report
+
+
+def _has_source(lesson: Lesson) -> bool:
+    try:
+        return lesson.path.is_dir()
+    except LessonError:
+        return False
+
+
+def _lessons_in(folder: Path) -> list[Lesson]:
+    return [lesson for lesson in lessons.all() if _has_source(lesson) and lesson.path.parent == folder]
 
 
 @dataclass
@@ -102,18 +113,16 @@ class _Job:
                 if str(error) not in faults:
                     self.report.problems.append(str(error))
 
-    def overviews(self, chosen: list[Lesson]) -> None:
-        """Write one page for each folder that holds lessons; a page that somebody wrote by hand stays."""
+    def overview(self, folder: Path) -> None:
+        """Write the page of a folder of lessons; a page that somebody wrote by hand stays."""
+        path = folder / "README.md"
+        if path.exists() and not path.read_text(encoding="utf-8").startswith(overview.MARK):
+            return
         try:
-            folders = {lesson.path.parent for lesson in chosen}
-            for folder in sorted(folders):
-                path = folder / "README.md"
-                stored = path.read_text(encoding="utf-8") if path.exists() else overview.MARK
-                if stored.startswith(overview.MARK):
-                    self._store(path, overview.overview([own for own in chosen if own.path.parent == folder]))
+            self._store(path, overview.overview(_lessons_in(folder)))
         except _BROKEN as error:
             if str(error) not in self.report.problems:
-                self.report.problems.append(str(error))
+                self.report.warnings.append(f"{short(path)} was not renewed: {error}")
 
     def _lesson(self, lesson: Lesson) -> None:
         self._executed(lesson, assemble.lesson_notebook(lesson), lesson.notebook("notebooks"), strict=False)

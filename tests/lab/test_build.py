@@ -50,7 +50,7 @@ def test_building_again_changes_no_byte_and_executes_nothing(fake_course, monkey
     before = [fake_course.path(folder).read_bytes() for folder in FOLDERS]
     monkeypatch.setattr(builder, "execute", lambda *args, **kwargs: pytest.fail("executed"))
     report = fake_course.build()
-    assert report.ok and not report.written and len(report.unchanged) == 3
+    assert report.ok and not report.written and len(report.unchanged) == 4
     assert before == [fake_course.path(folder).read_bytes() for folder in FOLDERS]
 
 
@@ -204,7 +204,7 @@ def test_check_accepts_what_was_built_and_writes_nothing(fake_course):
     report = fake_course.build(check=True)
     assert fake_course.path("notebooks").read_bytes() == before
     assert report.differences == [
-        "notebooks/90_double.ipynb: cell 4 has another text than the source: cell 4 (One cell, twice:)"
+        "notebooks/90_double.ipynb: cell 4 (The same cell twice:) has another text in the source"
     ]
     assert "make lessons" in str(report)
 
@@ -241,8 +241,8 @@ def _stored_failure(notebook):
     "change, difference",
     [
         (_never_executed, "cell 3 (for i in range(3):) was never executed"),
-        (_edited_code, "cell 3 has another text than the source: cell 3 (for i in range(3):)"),
-        (_lost_cell, "cell 9 (1 / 0) of the source is missing"),
+        (_edited_code, "cell 3 (for i in range(3):) has another text in the source"),
+        (_lost_cell, "cell 4 (The same cell twice:) of the source is missing"),
         (_new_id, "cell 1 (# Doubling) has another id"),
         (_lost_tags, "cell 8 (print(id(Image))) has other metadata or tags"),
         (_saved_by_jupyter, "its metadata is not the builder's"),
@@ -254,7 +254,7 @@ def test_check_names_each_difference(fake_course, change, difference):
     change(notebook)
     fake_course.save("notebooks", notebook)
     report = fake_course.build(check=True)
-    assert any(difference in line for line in report.differences), report
+    assert len(report.differences) == 1 and difference in report.differences[0], report
     assert all(line.startswith("notebooks/90_double.ipynb: ") for line in report.differences)
 
 
@@ -313,12 +313,18 @@ def test_rules_are_checked_by_name(fake_course, file, old, new, sentence):
 
 
 def test_the_overview_lists_what_each_mutant_must_get(fake_course):
-    from course_lab import lessons
-    from course_lab.build.overview import overview
+    page = fake_course.lesson.parent / "README.md"
+    assert "| 90.1 Double | grid rounds down | `grid-floor-division` |" in page.read_text().splitlines()
+    fake_course.edit("mutants.py", "grid rounds down", "grid of full blocks")
+    assert fake_course.build(check=True).differences == ["fake_lessons/README.md: it is not what the source gives"]
+    fake_course.build()
+    assert "grid of full blocks" in page.read_text()
 
-    page = overview([lessons.lesson("90")])
-    assert "| 90.1 Double | grid rounds down | `grid-floor-division` |" in page.splitlines()
-    assert page.endswith("|\n")
+
+def test_a_readme_written_by_hand_stays(fake_course):
+    page = fake_course.lesson.parent / "README.md"
+    page.write_text("Mine.")
+    assert fake_course.build().ok and page.read_text() == "Mine."
 
 
 # A learner's work
