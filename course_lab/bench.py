@@ -64,15 +64,15 @@ class Measurement:
         """The bandwidth as a part of a plain copy's: 1.0 is as fast as memory goes."""
         return self.bandwidth / self.copy if self.bytes and self.copy else None
 
-    def cells(self) -> tuple[str, str, str, str]:
-        """Name, time, spread and rate, for a table."""
+    def cells(self) -> tuple[str, ...]:
+        """Name, bytes, time, spread and rate, for a table."""
         rate = ""
         if self.bytes:
             rate = f"{self.bandwidth / 1e9:,.0f} GB/s" + (f", {self.of_copy:.0%} of a copy" if self.copy else "")
         elif self.flops:
             rate = f"{self.flops / self.seconds / 1e12:,.3g} TFLOP/s"
         spread = f"{format_seconds(self.fast)} to {format_seconds(self.slow)}"
-        return self.name, format_seconds(self.seconds), spread, rate
+        return self.name, format_bytes(self.bytes) if self.bytes else "", format_seconds(self.seconds), spread, rate
 
     def __str__(self) -> str:
         return "  ".join(cell for cell in self.cells() if cell)
@@ -220,7 +220,7 @@ class Results:
 
     def _repr_html_(self) -> str:
         rows = [measurement.cells() for measurement in self.measurements]
-        return style.card(str(self.machine), style.table(rows, ("", "median", "middle 60 %", "")))
+        return style.card(str(self.machine), style.table(rows, ("", "moves", "median", "middle 60 %", "")))
 
     def plot(self, title: str = ""):
         """Bandwidth over bytes moved, one line for each name; the machine stands in the title.

@@ -152,7 +152,7 @@ class Ledger:
                 found.append(f"{row.tensor}: {_elements(row.never_written)} never written.")
             if row.read > row.least_read:
                 times = row.read / row.least_read
-                found.append(f"{row.tensor}: each element is read {times:.3g} times on average.")
+                found.append(f"{row.tensor}: each element is asked for {times:.3g} times; only a cache can save that.")
         return found
 
     def _cells(self) -> list[tuple[str, ...]]:

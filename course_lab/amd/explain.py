@@ -79,7 +79,7 @@ _RULES: tuple[tuple[str, str], ...] = (
     (r"v_(?:dual_)?(?:fma|fmac|fmamk|fmaak|fmaak)_", "a * b + c with one rounding, {type}"),
     (r"v_fma_mix", "a * b + c with one rounding, operands of mixed precision"),
     (r"v_dot2", "products of pairs, added up"),
-    (r"v_(?:dual_)?(add|sub|mul|max|min)_(?:num_)?(?:b?f16|f32|f64)", "{1}, {type}"),
+    (r"v_(?:dual_)?(add|sub|subrev|mul|max|min)_(?:num_)?(?:b?f16|f32|f64)", "{1}, {type}"),
     (r"v_(max3|min3|med3|maximum3|minimum3)_", "{1} of three values, {type}"),
     (r"v_ldexp", "times a power of two"),
     (r"v_(frexp_\w+?)_", "split into mantissa and exponent"),
@@ -95,7 +95,7 @@ _RULES: tuple[tuple[str, str], ...] = (
         r"v_(?:lshl_add|add_lshl|lshl_or|and_or|xad|or3|xor3|add3|bitop3)",
         "two integer operations in one (addresses, indices)",
     ),
-    (r"v_(add|sub|subrev)_(?:nc_|co_)?(?:ci_)?[ui]\d+|v_addc", "integer add or subtract (addresses, indices)"),
+    (r"v_(add|sub|subrev)_(?:nc_|co_)?(?:ci_)?[ui]\d+|v_addc|v_subb", "integer add or subtract (addresses, indices)"),
     (r"v_(?:lshlrev|lshrrev|ashrrev|lshr|ashr)", "shift bits (bf16 <-> fp32, addresses)"),
     (r"v_(?:and|or|xor|not|bfe|bfi|bcnt|ffbh|ffbl|clz|ctz)", "bit operation"),
     # scalar
@@ -112,6 +112,7 @@ _RULES: tuple[tuple[str, str], ...] = (
     (r"s_cselect", "choose one of two scalars"),
     (r"s_mov|s_cmov|s_movk", "set a scalar register"),
     (r"s_(?:mul|add|sub|lsh|ash|min|max|abs)", "scalar arithmetic (program id, addresses, loop counters)"),
+    (r"s_cvt", "convert a scalar between number types"),
     (r"s_(?:and|or|xor|not|bf|bitset|ff1|flbit|pack|cls|ctz|bcnt)", "scalar bit operation"),
     (r"s_(?:set|inst_prefetch|sendmsg|get|sext)", "control of the wave"),
 )  # fmt: skip

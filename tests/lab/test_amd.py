@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 import textwrap
 
 import amd_kernels as kernels
@@ -16,7 +17,7 @@ from course_lab import hardware
 from course_lab.amd import AmdError, AmdLimitError, amd_report, compare, compiler, isa, ship
 from course_lab.amd.errors import plain
 from course_lab.amd.explain import explain
-from course_lab.amd.report import format_widths
+from course_lab.amd.report import format_widths, measure
 from course_lab.sandbox import Outcome
 
 ARCHS = ("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201")
@@ -88,7 +89,7 @@ def test_occupancy_is_the_one_that_llvm_prints(arch, num_warps):
         kernels.dot, signature={"a_ptr": "*bf16", "b_ptr": "*bf16", "c_ptr": "*fp32"}, constexprs={"M": 64}, arch=arch,
         num_warps=num_warps,
     )  # fmt: skip
-    printed = int(isa.re.search(r"; Occupancy: (\d+)", report.asm)[1])
+    printed = int(re.search(r"; Occupancy: (\d+)", report.asm)[1])
     # LLVM knows neither Triton's LDS nor that workgroups are whole
     most = hardware.occupancy(arch, report.vgprs, 0, 1).waves
     assert most == printed
@@ -103,12 +104,14 @@ def test_occupancy_names_what_limits_it():
     assert hardware.occupancy("gfx950", 40, 161 * 512, 4).workgroups == 1  # granules of 1280 bytes
 
 
-def test_spills_are_counted():
-    x = torch.zeros(8, 64)
-    report = amd_report(kernels.row_sum, x, x, 4000, BLOCK=16384, num_warps=1, arch="gfx1100")
-    assert report.spills > 0 and report.scratch > 0
-    assert report.mix["scratch"] >= report.spills and sum(1 for i in report.program.instructions if i.spill) > 0
-    assert any("did not fit" in note for note in report.notes())
+def test_spills_are_reported_and_noted():
+    clean = add_report(4096)
+    asm = re.sub(r"\.vgpr_spill_count: *0", ".vgpr_spill_count: 12", clean.asm)
+    asm = re.sub(r"\.private_segment_fixed_size: *0", ".private_segment_fixed_size: 52", asm)
+    spilling = measure(compiler.Compiled("add", "gfx942", asm, 0, 4, 2, {}))
+    assert (clean.spills, spilling.spills, spilling.scratch) == (0, 12, 52)
+    assert "12 (52 bytes of private memory a lane)" in str(spilling)
+    assert any("12 registers did not fit" in note for note in spilling.notes()) and not clean.notes()
 
 
 def test_spills_of_gfx90a_are_not_mistaken_for_the_kernels_own_accesses():

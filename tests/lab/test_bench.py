@@ -47,7 +47,7 @@ def test_an_interpreted_launch_is_not_timed_even_where_there_is_a_gpu(fake_gpu):
 def test_a_measurement_knows_rate_spread_and_part_of_a_copy(fake_gpu):
     result = bench.time(lambda: None, name="add", bytes=6e9)
     assert result.bandwidth == pytest.approx(3e12) and result.of_copy == pytest.approx(0.75)
-    assert str(result) == "add  2 ms  1.9 ms to 2.2 ms  3,000 GB/s, 75% of a copy"
+    assert str(result) == "add  5.59 GiB  2 ms  1.9 ms to 2.2 ms  3,000 GB/s, 75% of a copy"
     assert str(bench.time(lambda: None, flops=4e12)) == "one call  2 ms  1.9 ms to 2.2 ms  2e+03 TFLOP/s"
 
 

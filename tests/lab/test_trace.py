@@ -90,7 +90,7 @@ def test_reading_again_costs_and_is_named():
         kernels.gather[(1,)](x, index, torch.empty(8), 8, BLOCK=8)
     ledger = launch.ledger()
     assert (ledger["x_ptr"].read, ledger["x_ptr"].least_read) == (32, 8)
-    assert ledger.notes() == ["x_ptr: each element is read 4 times on average."]
+    assert ledger.notes() == ["x_ptr: each element is asked for 4 times; only a cache can save that."]
     assert ledger.score == pytest.approx((8 + 32 + 32) / 96)
 
 
