@@ -117,7 +117,7 @@ MUTANTS = {
         ),
         Mutant("first loop without other=", (("mask=cols < N, other=0.0", "mask=cols < N"),), "missing-other"),
         Mutant("store without a mask", ((".element_ty), mask=mask)", ".element_ty))"),), "missing-store-mask"),
-        Mutant("only full blocks", (("range(0, N, BLOCK)", "range(0, N - BLOCK + 1, BLOCK)"),), "grid-floor-division"),
+        Mutant("only full blocks", (("range(0, N, BLOCK)", "range(0, N - BLOCK + 1, BLOCK)"),), "last-block-left-out"),
         Mutant(
             "every turn takes the first block",
             (("cols = start + tl.arange", "cols = 0 * start + tl.arange"),),

@@ -218,9 +218,9 @@ _RMS_NORM = Exercise(
         "You have written the mean square in 2.1. What comes after it, and which lanes may be stored?",
         "Load the row and the weight with the same mask, both widened to float32. `tl.rsqrt(a)` is 1 / root of a. "
         "The grid has one program for each row, and `BLOCK` is the next power of two of `N`.",
-        "`mean_square = tl.sum(x * x, axis=0) / N`, `y = x * tl.rsqrt(<mean square, eps>) * w`, "
-        "`tl.store(y_ptr + <row offset> + cols, y.to(y_ptr.dtype.element_ty), mask=<...>)`; launched with "
-        "`rms_norm_kernel[(M,)](x, weight, y, x.stride(0), y.stride(0), N, eps, BLOCK=<...>)`.",
+        "`mean_square = tl.sum(x * x, axis=0) / N`, `y = x * tl.rsqrt(<mean square, eps>) * w`, `tl.store(y_ptr + "
+        "<row offset> + cols, y.to(y_ptr.dtype.element_ty), mask=<...>)`; launched with `rms_norm_kernel[(M,)](x, "
+        "weight, y, x.stride(0), y.stride(0), N, eps, BLOCK=<...>)`.",
     ),
     suspects=(
         *_RMS_SUSPECTS,
@@ -269,11 +269,10 @@ _ADD_RMS_NORM = Exercise(
         Case("float16 with float32 weights", _add_norm(2, 100, dtype=torch.float16), **_FLOAT16),
     ),
     hints=(
-        "In which order: load, add, round, store, normalise? Which value does the next layer read, the rounded or the "
-        "unrounded sum?",
+        "In which order: load, add, round, store, normalise? Which value does the next layer read, the rounded or "
+        "the unrounded sum?",
         "`a.to(new_residual_ptr.dtype.element_ty)` rounds the sum. Store that. Then `.to(tl.float32)` it again, and "
-        "go on as "
-        "in 2.2.",
+        "go on as in 2.2.",
         "`new_residual = (x + residual).to(<dtype of the output>)`, `tl.store(new_residual_ptr + ..., new_residual, "
         "mask=mask)`, `total = new_residual.to(tl.float32)`, then RMSNorm of `total`.",
     ),
@@ -335,10 +334,9 @@ _LAYER_NORM = Exercise(
     hints=(
         "After `x - mean`, what does an idle lane hold? What does it add to the variance?",
         "`tl.where(mask, <value for real elements>, <value for idle lanes>)` puts the idle lanes back. For the "
-        "second bug, "
-        "compare the line that uses `eps` with the definition.",
-        "`centred = tl.where(mask, x - mean, <identity of the sum>)`, and `y = centred * tl.rsqrt(<variance, eps>) "
-        "* w + b`.",
+        "second bug, compare the line that uses `eps` with the definition.",
+        "`centred = tl.where(mask, x - mean, <identity of the sum>)`, and `y = centred * tl.rsqrt(<variance, eps>) * "
+        "w + b`.",
     ),
     suspects=(
         Suspect(
@@ -386,6 +384,15 @@ def _block_by_block(x: Tensor, weight: Tensor, eps: float, block: int = 1024) ->
     return torch.cat([reference.rms_norm(part, w, eps) for part, w in parts], dim=1)
 
 
+def _full_blocks_only(x: Tensor, weight: Tensor, eps: float, block: int = 1024) -> Tensor:
+    """The cut-off last block is neither read nor written; fresh memory holds NaN."""
+    full = x.shape[1] // block * block
+    mean_square = x[:, :full].float().square().sum(-1, keepdim=True) / x.shape[1]
+    y = _scaled(x, torch.rsqrt(mean_square + eps), weight)
+    y[:, full:] = float("nan")
+    return y
+
+
 def _first_weights_repeated(x: Tensor, weight: Tensor, eps: float, block: int = 1024) -> Tensor:
     return reference.rms_norm(x, weight[torch.arange(x.shape[1]) % block], eps)
 
@@ -418,11 +425,10 @@ _LONG = Exercise(
     hints=(
         "What must be known before the first element can be written? So how often does the row have to be walked?",
         "First loop: `for start in range(0, N, BLOCK)`, columns `start + tl.arange(0, BLOCK)`, partial sums in a "
-        "block that "
-        "lives outside the loop. Then one `tl.sum`. Second loop: load again, scale, store.",
-        "`squares = tl.zeros((BLOCK,), dtype=tl.float32)`; in the loop `squares += <...>`; then "
-        "`rstd = tl.rsqrt(tl.sum(squares, axis=0) / <...> + eps)`; in the second loop "
-        "`tl.store(y_ptr + cols, (x * rstd * w).to(<...>), mask=<...>)`.",
+        "block that lives outside the loop. Then one `tl.sum`. Second loop: load again, scale, store.",
+        "`squares = tl.zeros((BLOCK,), dtype=tl.float32)`; in the loop `squares += <...>`; then `rstd = "
+        "tl.rsqrt(tl.sum(squares, axis=0) / <...> + eps)`; in the second loop `tl.store(y_ptr + cols, (x * rstd * "
+        "w).to(<...>), mask=<...>)`.",
     ),
     suspects=(
         Suspect(
@@ -434,6 +440,11 @@ _LONG = Exercise(
             "block-statistics",
             "Each block was normalised by its own mean square. The row has only one.",
             _block_by_block,
+        ),
+        Suspect(
+            "last-block-left-out",
+            "Only full blocks were read and written. The loop has to take one more turn for what is left of the row.",
+            _full_blocks_only,
         ),
         Suspect(
             "weight-not-advanced",
@@ -465,14 +476,11 @@ _SHORT = Exercise(
     ),
     hints=(
         "The block is now a table of rows and columns. Along which axis do you add up, and which of the two masks "
-        "does the "
-        "weight need?",
+        "does the weight need?",
         "`offs_m[:, None] * stride_xm + offs_n[None, :]` gives a `(BLOCK_M, BLOCK_N)` table of offsets. The mask "
-        "combines "
-        "`offs_m < M` and `offs_n < N` in the same way, with `&`.",
-        "`mean_square = tl.sum(x * x, axis=1) / N` has one number for each row; `<...>[:, None]` spreads it over "
-        "the row, and "
-        "`w[None, :]` spreads the weight over all rows. The grid is `(triton.cdiv(M, BLOCK_M),)`.",
+        "combines `offs_m < M` and `offs_n < N` in the same way, with `&`.",
+        "`mean_square = tl.sum(x * x, axis=1) / N` has one number for each row; `<...>[:, None]` spreads it over the "
+        "row, and `w[None, :]` spreads the weight over all rows. The grid is `(triton.cdiv(M, BLOCK_M),)`.",
     ),
     suspects=(
         Suspect(
