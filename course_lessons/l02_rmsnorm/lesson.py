@@ -146,8 +146,9 @@ print(f"everything else, mostly weights: {whole_pass / 1e6:.0f} MB")
 #
 # ## Rung 1: one program, one row
 #
-# **Predict.** `tl.arange` makes only powers of two. A row has 576 elements, so `BLOCK` is 1024. How many lanes of each
-# program have nothing to do? What must they hold so that the sum does not notice them?
+# **Predict.** `tl.arange` makes only powers of two. A row has 576 elements, so `BLOCK` is 1024: the block has 1024
+# *lanes*, one for each of its places. How many lanes of each program have nothing to do? What must they hold so that
+# the sum does not notice them?
 
 
 # %%
@@ -185,8 +186,7 @@ launch.picture("x_ptr")
 
 # %% [markdown]
 # **Look.** Eight programs, eight rows. 448 of the 1024 lanes of each program are masked: nearly half. They cost nothing
-# in memory, because masked lanes load nothing. They cost a little arithmetic, which is free here. (The *lanes* of a
-# block are its 1024 places. On the machine a lane of a wave takes care of several of them; that comes next.)
+# in memory, because masked lanes load nothing. They cost a little arithmetic, which is free here.
 #
 # Then look at the bytes:
 
@@ -203,13 +203,13 @@ launch.ledger()
 #
 # `tl.sum` looks like one step. But a lane can only see its own registers. So how does a sum over all lanes come about?
 #
-# On an MI300X this program has four waves of 64 lanes, and each lane holds 1024 / 256 = 4 elements of the row. The sum
-# runs in three stages:
+# On the machine, lanes are fewer. Triton gives a program four waves unless you say otherwise. On an MI300X that is 256
+# lanes, and each of them takes care of 1024 / 256 = 4 places of the block. The sum runs in three stages:
 #
 # 1. **Inside a lane.** Each lane squares and adds its own four elements.
 # 2. **Inside a wave.** Lanes add a neighbour's value to their own: first the lane 8 places away, then 4, 2, 1. Each
 #    step halves the number of different partial sums. The hardware has an operand form for this, **DPP** (data parallel
-#    primitives): an addition that takes one operand from another lane, at the price of an ordinary addition.
+#    primitives): an addition that takes one operand from another lane, at about the price of an ordinary addition.
 # 3. **Across waves.** Waves cannot see each other's registers at all. Each writes its sum into **LDS** (local data
 #    share), a small memory that the waves of one program share. They wait for each other at a **barrier**. Then each
 #    reads all four.
