@@ -29,9 +29,10 @@ llm = model.load(device="cpu")  # on the CPU, so that every launch below can be 
 # %% [markdown]
 # ## Where this sits in the model
 #
-# SmolLM2 describes each token by a vector of 576 numbers. Every layer computes two corrections to that vector and adds
-# them: one from attention, one from the MLP. The running sum is called the **residual stream**. So the model adds
-# vectors all the time. How often, and how large are they? Let the model read *What is the capital of France?* and look:
+# SmolLM2 describes each token by a vector of 576 numbers. Each of its 30 layers computes two corrections to that vector
+# and adds them: one from attention, one from the MLP. The running sum is called the **residual stream**. So the model
+# adds vectors all the time. How often, and how large are they? Let the model read *What is the capital of France?* and
+# look:
 
 # %%
 x, residual, *_ = llm.activations("layers.0.mlp_norm")
@@ -213,7 +214,7 @@ launch.picture("z_ptr")
 # %% [markdown]
 # `triton.cdiv(576, 256)` is 2.25 rounded up. Program 2 owns elements 512 to 767, and 192 of its 256 lanes are masked.
 #
-# Now the whole prompt, and the ledger of all bytes that went over the line:
+# Now the whole prompt, and a ledger of all bytes that the programs asked for:
 
 # %%
 z = torch.empty_like(x)
@@ -229,7 +230,8 @@ launch.ledger()
 # ## Rung 4: other types, one rounding
 #
 # Models rarely run in float32. In **bfloat16** a number takes 2 bytes: the range of float32, but only 8 significant
-# bits. Half the bytes is half the time. The rule of this course for such inputs:
+# bits. For a kernel that is nothing but memory traffic, half the bytes is half the least time. The rule of this course
+# for such inputs:
 #
 # - widen to float32 straight after the load,
 # - compute,
@@ -253,7 +255,7 @@ for dtype in (torch.float32, torch.bfloat16, torch.float16):
     out = torch.empty_like(p)
     with trace() as launch:
         any_type_kernel[(triton.cdiv(n, 1024),)](p, q, out, n, BLOCK=1024)
-    print(f"{dtype!s:15}  right: {torch.equal(out, p + q)}  bytes: {3 * out.nbytes:,}")
+    print(f"{dtype!s:15}  right: {torch.equal(out, p + q)}  bytes: {launch.ledger().bytes:,}")
 
 # %% [markdown]
 # For a single addition the detour through float32 changes nothing: PyTorch does the same, and the results are equal to
@@ -262,8 +264,8 @@ for dtype in (torch.float32, torch.bfloat16, torch.float16):
 # ## Rung 5: two dimensions
 #
 # So far you treated 37 rows as one long vector. That works while they follow each other without gaps. The model often
-# looks at a *part* of a matrix. `wide[:, :576]` below has the right shape, but its rows lie 640 elements apart. This
-# distance is called the **stride** of the dimension.
+# looks at a *part* of a matrix: its queries, keys and values are slices of one. `wide[:, :576]` below has the right
+# shape, but its rows lie 640 elements apart. This distance is called the **stride** of the dimension.
 #
 # A grid may have two dimensions. Let the first count blocks within a row and the second count rows:
 
@@ -305,8 +307,8 @@ launch.picture("z_ptr")
 print("row", 2**31 // 49152)
 
 # %% [markdown]
-# A batch of prompts gets there. The product then wraps around to a negative number, and the kernel reads and writes
-# memory *before* the tensor. Small tests never see it. So: row numbers in int64, before they meet a stride.
+# A large batch of prompts gets there. The product then wraps around to a negative number, and the kernel reads and
+# writes memory *before* the tensor. Small tests never see it. So: row numbers in int64, before they meet a stride.
 #
 # ## The trap: every number is right
 #
@@ -438,7 +440,8 @@ for dtype in (torch.float32, torch.bfloat16):
 #
 # Memory does not deliver single numbers. It delivers **lines**: 128 bytes on an MI300X, according to AMD's CDNA 3 white
 # paper. When the 64 lanes of a wave ask for 64 addresses, the hardware collects those that fall into one line and
-# fetches it once. This is called **coalescing**. Read a vector with a stride, and see what is left of it:
+# fetches it once. This is called **coalescing**. Read a vector with a stride, and see what is left of it. (To keep the
+# picture simple, each lane reads one element.)
 
 
 # %%
@@ -516,8 +519,8 @@ for count in (1, 37, 4096):
 print(hardware.lower_bound(bytes=12 * 4096 * hidden, flops=4096 * hidden, gpu="MI300X"))
 
 # %% [markdown]
-# Two remarks. The bound holds for bytes that come from memory. An MI300X has a cache of 256 MB between its L2 and its
-# memory; tensors that a kernel before yours has just written may still be there, and then you can be faster.
+# Two remarks. The bound holds for bytes that come from memory. Between its L2 and its memory an MI300X has 256 MB of
+# Infinity Cache; tensors that a kernel before yours has just written may still be there, and then you can be faster.
 #
 # And for one token the bound is far below anything that a launch can do. For scale: Hugging Face and AMD report 4.18 µs
 # on an MI300X for a kernel that does a residual add, a norm and a conversion for a single row (*mi300kernels* blog).
