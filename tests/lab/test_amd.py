@@ -365,6 +365,7 @@ def test_a_reduction_is_listed_under_the_kernels_line_not_under_tritons():
     by_line = {group.text.strip(): group for group in report.listing().groups}
     summed = by_line["tl.store(out_ptr + pid, tl.sum(x * x, 0))"]
     assert any(instruction.kind == "cross-lane" for instruction in summed.instructions)
+    assert {group.source.filename for group in report.listing().groups if group.source} == {kernels.__file__}
 
 
 def test_the_report_as_text():
