@@ -1,0 +1,50 @@
+"""What the documents promise exists: their links, the make targets and the commands that they name."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+from typer.main import get_command
+
+from course_lab.cli import app
+
+ROOT = Path(__file__).parents[1]
+DOCUMENTS = ("README.md", "CONTRIBUTING.md", "environment.yml", ".devcontainer/devcontainer.json", ".ci/run")
+
+
+def text(document: str) -> str:
+    return (ROOT / document).read_text()
+
+
+def test_the_links_of_the_readme_lead_somewhere():
+    links = re.findall(r"\]\((?!https?:|#)([^)#]+)", text("README.md"))
+    assert links
+    assert [link for link in links if not (ROOT / link).exists()] == []
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_the_make_targets_exist(document):
+    targets = set(re.findall(r"^([a-z-]+):", text("Makefile"), re.MULTILINE))
+    named = set(re.findall(r"(?:^|[`&\"] ?|exec |    )make ([a-z-]+)", text(document), re.MULTILINE))
+    assert named <= targets
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_the_course_commands_exist(document):
+    commands = set(get_command(app).commands)
+    named = set(re.findall(r"(?:^|[`#] ?|    |course_lab )course ([a-z]+)", text(document), re.MULTILINE))
+    assert named <= commands
+
+
+def test_make_help_lists_every_target():
+    shown = subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, text=True, timeout=60).stdout
+    for target in re.findall(r"^([a-z-]+):", text("Makefile"), re.MULTILINE):
+        assert re.search(rf"make {target} +\S", shown), target
+
+
+def test_the_ci_entry_can_be_run():
+    assert (ROOT / ".ci" / "run").stat().st_mode & 0o111
+    subprocess.run(["bash", "-n", ROOT / ".ci" / "run"], check=True, timeout=60)
