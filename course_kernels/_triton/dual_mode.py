@@ -126,13 +126,20 @@ def target(arch: str) -> GPUTarget:
     return GPUTarget("hip", arch, wave_size(arch))
 
 
+def _jit_function(kernel) -> JITFunction:
+    """The JITFunction under autotune and heuristics; of an interpreted kernel, the one it would have been."""
+    while not isinstance(kernel, (JITFunction, InterpretedFunction)):
+        kernel = kernel.fn
+    return kernel if isinstance(kernel, JITFunction) else JITFunction(kernel.fn, **kernel.kwargs)
+
+
 def specialise(kernel, args: tuple = (), kwargs: dict[str, Any] | None = None, arch: str = "gfx942") -> Specialisation:
     """What Triton's launcher would compile `kernel[grid](*args, **kwargs)` for, found by the launcher's own code.
 
     Tensors may be on any device: dtype, 16-byte alignment and storage under 2 GiB count; integers that are 1 become
     constants and multiples of 16 are marked. Options such as num_warps may be among the keyword arguments.
     """
-    fn = JITFunction(unwrap(kernel))
+    fn = _jit_function(kernel)
     backend = make_backend(target(arch))
     kwargs = {"debug": False, "enable_fp_fusion": True, **(kwargs or {})}  # 3.9 warns unless fusion is chosen
     binder = create_function_from_signature(fn.signature, fn.params, backend)
@@ -150,8 +157,5 @@ def compile(kernel, spec: Specialisation, arch: str = "gfx942", **options):
     """
     if _ENV_INTERPRET:
         raise RuntimeError("a process started with TRITON_INTERPRET=1 cannot compile; unset it, or compile in a worker")
-    fn = kernel
-    while not isinstance(fn, JITFunction):
-        fn = fn.fn
-    source = ASTSource(fn=fn, signature=spec.signature, constexprs=spec.constexprs, attrs=spec.attrs)
+    source = ASTSource(fn=_jit_function(kernel), signature=spec.signature, constexprs=spec.constexprs, attrs=spec.attrs)
     return triton.compile(source, target=target(arch), options={**spec.options, **options} or None)

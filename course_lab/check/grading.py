@@ -69,8 +69,15 @@ def grade(
 
 
 def _grade(exercise: Exercise, code: str, stub: str | None, progress_bar: bool) -> Report:
-    if not answer.normalised(code) or (stub is not None and answer.normalised(code) == answer.normalised(stub)):
+    untouched = stub is not None and answer.normalised(code) == answer.normalised(stub)
+    if not answer.normalised(code) or (untouched and exercise.kind == "write"):
         return Report(exercise.number, exercise.title, "not-attempted", _not_run(exercise))
+    report = _grade_attempt(exercise, code, progress_bar)
+    # a repair begins with the report on the broken code; seeing it is no attempt
+    return replace(report, status="not-attempted") if untouched else report
+
+
+def _grade_attempt(exercise: Exercise, code: str, progress_bar: bool) -> Report:
     tree = answer.parse(code)
     if isinstance(tree, answer.SyntaxProblem):
         found = diagnosis("syntax-error", line=tree.line, message=tree.message)

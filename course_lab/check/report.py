@@ -76,6 +76,11 @@ class Report:
         return self.status == "passed"
 
     @property
+    def ran(self) -> bool:
+        """True when at least one case was tried; the broken code of a repair is tried before anybody touches it."""
+        return any(case.status != "not-run" for case in self.cases)
+
+    @property
     def headline(self) -> str:
         ticks = sum(case.passed for case in self.cases)
         count = f" ({ticks} of {len(self.cases)} cases)" if self.status == "failed" and ticks else ""
@@ -85,13 +90,15 @@ class Report:
     def next_step(self) -> str:
         if self.status == "passed":
             return ""
+        if self.status == "not-attempted" and self.ran:
+            return f"This is what the broken code does. Repair it, and run the cell again.  %hint {self.number} helps."
         if self.status == "not-attempted":
             return f"Write your answer into the cell and run it.  %hint {self.number} gives a first nudge."
         return f"Stuck?  %hint {self.number}"
 
     def __str__(self) -> str:
         lines = [self.headline]
-        if self.status != "not-attempted":
+        if self.status != "not-attempted" or self.ran:
             lines += ["  " + line for case in self.cases for line in str(case).splitlines()]
         lines += ["  " + line for line in self.excerpt]
         if self.diagnosis:
@@ -128,7 +135,7 @@ _CODE = (
 def _html(report: Report) -> str:
     box = f"border-left:4px solid var({_BAR[report.status]});padding:4px 12px;{_INK}"
     parts = [f'<div style="{box}">', _div(f"<b>{escape(report.headline)}</b>")]
-    if report.status != "not-attempted":
+    if report.status != "not-attempted" or report.ran:
         parts += [_html_case(case) for case in report.cases]
     if report.excerpt:
         parts.append(_pre(report.excerpt))

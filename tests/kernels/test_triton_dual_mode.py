@@ -62,6 +62,18 @@ def test_specialisation_is_the_launchers():
     assert one.signature["n"] == "constexpr" and one.constexprs[(2,)] == 1
 
 
+@triton.jit(do_not_specialize=["n"])
+def unspecialised_kernel(x_ptr, n, BLOCK: tl.constexpr):
+    tl.store(x_ptr + tl.arange(0, BLOCK), 0.0, mask=tl.arange(0, BLOCK) < n)
+
+
+def test_specialisation_obeys_the_decorator():
+    spec = dual_mode.specialise(unspecialised_kernel, (torch.empty(64), 1), {"BLOCK": 64})
+    assert spec.signature["n"] == "i32" and not spec.attrs.get((1,))
+    spec = dual_mode.specialise(unspecialised_kernel, (torch.empty(64), 64), {"BLOCK": 64})
+    assert not spec.attrs.get((1,))
+
+
 def test_heuristics_and_unwrap():
     x, y = torch.randn(100), torch.empty(100)
     heuristic_kernel[(1,)](x, y, 100)

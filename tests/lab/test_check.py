@@ -1,5 +1,6 @@
 """The check from end to end: right answers pass, wrong ones are explained, hostile ones do no harm."""
 
+import dataclasses
 import time
 from dataclasses import replace
 
@@ -51,6 +52,17 @@ def test_a_warm_check_takes_less_than_a_second():
 def test_an_untouched_stub_is_not_attempted(code):
     report = grade(DOUBLE, code, stub=DOUBLE_STUB)
     assert report.status == "not-attempted" and "not attempted yet" in str(report) and report.diagnosis is None
+
+
+def test_the_broken_code_of_a_repair_is_shown_at_work_but_is_no_attempt():
+    repair = dataclasses.replace(DOUBLE, kind="repair")
+    broken = DOUBLE_SOLUTION.replace("x * 2", "x * 3")
+    assert broken != DOUBLE_SOLUTION
+    report = grade(repair, broken, stub=broken)
+    assert report.status == "not-attempted" and report.diagnosis and any(not case.passed for case in report.cases)
+    assert "not attempted yet" in str(report) and "elements of the output are wrong" in str(report)
+    with pytest.raises(ExerciseFailed):
+        grade(repair, broken, stub=broken, strict=True)
 
 
 @pytest.mark.parametrize("code", [DOUBLE_STUB, "def double(x):\n    return x\n"])
