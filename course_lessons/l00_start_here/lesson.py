@@ -163,9 +163,9 @@ report.listing()
 
 # %% tags=["nbval-ignore-output"]
 radeon = amd_report(scale_kernel, x, y, 3.0, 576, BLOCK=256, arch="gfx1100")
-assert (report.wave_size, radeon.wave_size) == (64, 32)
-print("MI300X :", report.loads)
-print("RX 7900:", radeon.loads)
+assert (report.limits.wave_size, radeon.limits.wave_size) == (64, 32)
+for card in (report, radeon):
+    print(f"{card.arch}: {card.num_warps} waves of {card.limits.wave_size} lanes, {card.instructions} instructions")
 
 # %% [markdown]
 # ## Engine 3: a GPU, if there is one
