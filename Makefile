@@ -22,6 +22,7 @@ setup:  ## install everything into .venv; quick when nothing has changed
 	@$(PYTHON) scripts/setup.py
 
 lab: setup  ## open the course in JupyterLab
+	@$(BIN)/jupyter trust notebooks/*.ipynb solutions/*.ipynb >/dev/null  # or JupyterLab hides the stored pictures
 	@$(LAB) --port=$(PORT) $(if $(filter no,$(BROWSER)),--no-browser) $(if $(filter 0,$(shell id -u)),--allow-root)
 
 test: setup lint  ## the whole test suite but the slow tests
