@@ -17,18 +17,29 @@ else:
         _numerics.install()
 
 with _importing_kernels():
+    from course_kernels.activations import act_and_mul, activation, gelu_tanh_and_mul, silu_and_mul
     from course_kernels.layer_norm import add_layer_norm, layer_norm
     from course_kernels.rms_norm import add_rms_norm, rms_norm
+    from course_kernels.rope import rope, rope_2d, rope_tables
+    from course_kernels.softmax import softmax
     from course_kernels.vector_add import vector_add
 
 __all__ = [
+    "act_and_mul",
+    "activation",
     "add_layer_norm",
     "add_rms_norm",
     "current_backend",
+    "gelu_tanh_and_mul",
     "info",
     "layer_norm",
     "rms_norm",
+    "rope",
+    "rope_2d",
+    "rope_tables",
     "set_backend",
+    "silu_and_mul",
+    "softmax",
     "use_backend",
     "vector_add",
 ]

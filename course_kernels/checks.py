@@ -1,6 +1,10 @@
 """What every public function asks of its arguments, before any launch."""
 
+import os
+
 import torch
+
+VARIABLE = "COURSE_KERNELS_CHECKS"
 
 FLOATING = (torch.float32, torch.float16, torch.bfloat16)
 
@@ -81,3 +85,112 @@ def rows_of(**tensor: torch.Tensor) -> torch.Tensor:
             f"{name} needs one stride from row to row, got strides {x.stride()} for shape {tuple(x.shape)}; "
             "call .contiguous() first"
         ) from None
+
+
+def integers(**tensors: torch.Tensor) -> None:
+    """Each is a tensor of int32 or int64.
+
+    Raises:
+        TypeError: it is not.
+    """
+    for name, tensor in tensors.items():
+        if not isinstance(tensor, torch.Tensor):
+            raise TypeError(f"{name} must be a torch.Tensor, got {type(tensor).__name__}")
+        if tensor.dtype not in (torch.int32, torch.int64):
+            raise TypeError(f"{name} must be int32 or int64, got {tensor.dtype}; convert it with .to()")
+
+
+def same_device(**tensors: torch.Tensor) -> None:
+    """All are on one device.
+
+    Raises:
+        ValueError: they are not.
+    """
+    first_name, first = next(iter(tensors.items()))
+    for name, tensor in tensors.items():
+        if tensor.device != first.device:
+            raise ValueError(f"{name} is on {tensor.device} but {first_name} is on {first.device}; move one of them")
+
+
+def shape(*allowed: tuple[int, ...], **tensors: torch.Tensor) -> None:
+    """Each tensor has one of the allowed shapes.
+
+    Raises:
+        ValueError: it has another.
+    """
+    for name, tensor in tensors.items():
+        if tuple(tensor.shape) not in allowed:
+            wanted = " or ".join(str(tuple(shape)) for shape in dict.fromkeys(allowed))
+            raise ValueError(f"{name} must have shape {wanted}, got {tuple(tensor.shape)}")
+
+
+def rank(ndim: int, dimensions: str, **tensors: torch.Tensor) -> None:
+    """Each tensor has so many dimensions.
+
+    Raises:
+        ValueError: it has more or fewer.
+    """
+    for name, tensor in tensors.items():
+        if tensor.ndim != ndim:
+            raise ValueError(f"{name} must have {ndim} dimensions, {dimensions}; got shape {tuple(tensor.shape)}")
+
+
+def unit_stride(**tensors: torch.Tensor) -> None:
+    """The elements of each tensor's last dimension are adjacent.
+
+    Raises:
+        ValueError: they are not.
+    """
+    for name, tensor in tensors.items():
+        if tensor.shape[-1] > 1 and tensor.stride(-1) != 1:
+            raise ValueError(
+                f"{name} needs a last dimension of stride 1, got strides {tensor.stride()}; call .contiguous() first"
+            )
+
+
+def no_overlap(**tensors: torch.Tensor) -> None:
+    """No two elements of a tensor that is written share memory by a stride of 0.
+
+    Raises:
+        ValueError: some do.
+    """
+    for name, tensor in tensors.items():
+        if any(stride == 0 and size > 1 for size, stride in zip(tensor.shape, tensor.stride())):
+            raise ValueError(
+                f"{name} is written, but its strides {tensor.stride()} share elements; call .clone() first"
+            )
+
+
+def not_differentiable(**tensors: torch.Tensor) -> None:
+    """None asks for a gradient that the function would not give.
+
+    Raises:
+        ValueError: one does.
+    """
+    for name, tensor in tensors.items():
+        if torch.is_grad_enabled() and tensor.requires_grad:
+            raise ValueError(
+                f"{name} requires grad, and no gradient flows to it here; call {name}.detach() or use torch.no_grad()"
+            )
+
+
+def values_are_checked(tensor: torch.Tensor) -> bool:
+    """Whether to look at a tensor's values: on the CPU; on a GPU, where that waits for it, with the variable set to 1."""
+    return tensor.device.type == "cpu" or (tensor.is_cuda and os.environ.get(VARIABLE) == "1")
+
+
+def below(limit: int, what: str, least: int | None = 0, **tensor: torch.Tensor) -> None:
+    """Every value lies in [least, limit); `what` says of what. Only where values are looked at.
+
+    Raises:
+        ValueError: one does not.
+    """
+    ((name, index),) = tensor.items()
+    if not values_are_checked(index):
+        return
+    wrong = index >= limit if least is None else (index < least) | (index >= limit)
+    if wrong.any():
+        place = tuple(torch.nonzero(wrong)[0].tolist())
+        where = f"{name}[{', '.join(map(str, place))}]"
+        bounds = f"below {limit}" if least is None else f"in [{least}, {limit})"
+        raise ValueError(f"{where} is {index[place].item()} but must be {bounds}, {what}")

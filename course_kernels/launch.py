@@ -1,8 +1,9 @@
 """Block sizes and warps: the one home of launch parameters.
 
-A memory-bound kernel runs well when every thread moves whole 16-byte vectors and keeps about 16 elements in registers,
-when a program has a few hundred threads, and when there are several programs for each compute unit.  Each function here
-turns the shape of x into a grid and `BLOCK_M`, `BLOCK_N`, `num_warps` by those rules.
+A memory-bound kernel runs well when every thread moves whole 16-byte vectors and has enough of them under way, when a
+program has few enough threads that several programs fit beside each other and hide each other's waiting, and when there
+are several programs for each compute unit.  Each function here turns the shape of x into a grid and `BLOCK_M`,
+`BLOCK_N`, `num_warps` by those rules.
 
 What a warp is depends on the machine: 64 threads on AMD's Instinct (gfx9), 32 on Radeon and NVIDIA.  A workgroup has at
 most 1024 threads, so at most 16 or 32 warps.
@@ -12,15 +13,15 @@ from dataclasses import dataclass
 from functools import cache
 
 import torch
-import triton
 
-VECTOR_BYTES = 16  # the widest load a thread can issue: global_load_dwordx4, buffer_load_b128, ld.global.v4
-ELEMENTS_PER_THREAD = 16  # of one tile; 32-bit registers, with room for a second and a third tile beside it
-MAX_THREADS = 1024
-TILE = 4096  # elements of a program that packs several short rows: 256 threads
-MAX_ROW = 16384  # a longer row is walked block by block: held whole, it would spill
-MAX_ROW_BACKWARD = 8192  # the backward pass holds four tiles at once
-PROGRAMS = 512  # short rows are packed only while the grid keeps at least so many programs
+VECTOR_BYTES = 16  # the widest load of one thread: global_load_dwordx4, buffer_load_b128, ld.global.v4
+MAX_THREADS = 1024  # of a workgroup
+ELEMENTS_PER_THREAD = 32  # of a tile held in registers; leaves room for the four other tiles of a backward pass
+TILE = 2048  # elements of a program that packs several short rows
+MAX_ROW = 8192  # a longer row is walked block by block: held whole, it would spill or run alone on its compute unit
+LONG_BLOCK = 8192  # elements of a long row at a time
+PROGRAMS = 1024  # short rows are packed only while the grid keeps at least so many programs
+RESIDENT_THREADS = 256  # of a compute unit, when programs loop over tiles: more only make more partial sums
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,10 @@ class Gpu:
 
 def gpu_of(tensor: torch.Tensor) -> Gpu:
     """The GPU that holds the tensor; for a CPU tensor MI300X, so that the interpreter runs what that GPU would run."""
-    return _gpu(tensor.device.index) if tensor.is_cuda else Gpu("gfx942", 304)
+    return _gpu(tensor.device.index) if tensor.is_cuda else _MI300X
+
+
+_MI300X = Gpu("gfx942", 304)
 
 
 @cache
@@ -49,50 +53,81 @@ def _gpu(index: int) -> Gpu:
     return Gpu(arch, properties.multi_processor_count)
 
 
+def _cdiv(a: int, b: int) -> int:
+    return -(-a // b)
+
+
+def _next_power_of_2(n: int) -> int:
+    return 1 << (n - 1).bit_length()
+
+
 def _warps(threads: int, gpu: Gpu) -> int:
     return min(max(threads, gpu.wave), MAX_THREADS) // gpu.wave
 
 
 def elementwise(x: torch.Tensor) -> tuple[tuple[int], dict[str, int]]:
     """Grid and parameters of a kernel without rows: BLOCK elements a program."""
-    grid = (triton.cdiv(x.numel(), TILE),)
-    return grid, {"BLOCK": TILE, "num_warps": _warps(TILE // ELEMENTS_PER_THREAD, gpu_of(x))}
+    return (_cdiv(x.numel(), TILE),), {"BLOCK": TILE, "num_warps": _warps(TILE * 2 // VECTOR_BYTES, gpu_of(x))}
 
 
-def whole_rows(x: torch.Tensor) -> tuple[tuple[int], dict[str, int]]:
+def tiles(y: torch.Tensor) -> tuple[tuple[int], dict[str, int]]:
+    """Grid and parameters of a kernel that computes each element of y by itself, in tiles of BLOCK_M by BLOCK_N.
+
+    The programs are numbered row by row of tiles: one axis, because the others end at 65535 on NVIDIA.
+    """
+    rows, cols = y.shape
+    widths = [1 << i for i in range(6, TILE.bit_length())]  # 64 neighbours or more: whole cache lines
+    block_n = min(widths, key=lambda width: (_cdiv(cols, width) * width, -width))  # the fewest idle lanes
+    block_n = min(block_n, _next_power_of_2(cols))
+    block_m = min(TILE // block_n, _next_power_of_2(rows))
+    num_warps = _warps(block_m * block_n * 2 // VECTOR_BYTES, gpu_of(y))
+    grid = (_cdiv(rows, block_m) * _cdiv(cols, block_n),)
+    return grid, {"BLOCK_M": block_m, "BLOCK_N": block_n, "num_warps": num_warps}
+
+
+def whole_rows(x: torch.Tensor, tile: int = TILE) -> tuple[tuple[int], dict[str, int]]:
     """Grid and parameters of a kernel that holds BLOCK_M whole rows of x, each in BLOCK_N >= cols lanes."""
     rows, cols = x.shape
-    block_n = triton.next_power_of_2(cols)
+    block_n = _next_power_of_2(cols)
     block_m = 1
-    while block_m * block_n < TILE and rows // (2 * block_m) >= PROGRAMS:
+    while block_m * block_n < tile and rows // (2 * block_m) >= PROGRAMS:
         block_m *= 2
     vectors = block_n * x.itemsize // VECTOR_BYTES  # with more threads than that, each would load less than a vector
     threads = min(block_m * block_n // ELEMENTS_PER_THREAD, vectors)
     meta = {"BLOCK_M": block_m, "BLOCK_N": block_n, "num_warps": _warps(threads, gpu_of(x))}
-    return (triton.cdiv(rows, block_m),), meta
+    return (_cdiv(rows, block_m),), meta
 
 
 def resident_rows(x: torch.Tensor) -> tuple[tuple[int], dict[str, int]]:
     """As `whole_rows`, but with no more programs than run at a time: each takes one tile after another."""
-    (tiles,), meta = whole_rows(x)
-    return (min(tiles, _resident(meta["num_warps"], gpu_of(x))),), meta
+    (tiles,), meta = whole_rows(x, tile=TILE // 2)
+    return (min(tiles, _resident(meta["num_warps"], gpu_of(x), RESIDENT_THREADS)),), meta
 
 
-def long_rows(x: torch.Tensor, *, backward: bool = False) -> tuple[tuple[int], dict[str, int]]:
+def long_rows(x: torch.Tensor) -> tuple[tuple[int], dict[str, int]]:
     """Grid and parameters of a kernel in which a program walks along one row of x, BLOCK_N elements at a time."""
-    block_n = MAX_ROW_BACKWARD if backward else MAX_ROW
-    return (x.shape[0],), {"BLOCK_N": block_n, "num_warps": _warps(block_n // ELEMENTS_PER_THREAD, gpu_of(x))}
+    rows, cols = x.shape
+    block_n = min(_next_power_of_2(cols) // 4, LONG_BLOCK)
+    return (rows,), {"BLOCK_N": block_n, "num_warps": _warps(block_n // 8, gpu_of(x))}
 
 
 def column_blocks(x: torch.Tensor) -> tuple[tuple[int, int], dict[str, int]]:
     """Grid and parameters of a kernel in which a program walks down BLOCK_N columns of x, taking every n-th row."""
     rows, cols = x.shape
     gpu = gpu_of(x)
-    meta = {"BLOCK_N": TILE, "num_warps": _warps(TILE // ELEMENTS_PER_THREAD, gpu)}
-    blocks = triton.cdiv(cols, TILE)
-    return (blocks, min(rows, triton.cdiv(_resident(meta["num_warps"], gpu), blocks))), meta
+    blocks = _cdiv(cols, 2 * TILE)
+    meta = {"BLOCK_N": 2 * TILE, "num_warps": _warps(256, gpu)}
+    return (blocks, min(rows, _cdiv(_resident(meta["num_warps"], gpu, MAX_THREADS), blocks))), meta
 
 
-def _resident(num_warps: int, gpu: Gpu) -> int:
-    """How many programs of this size the whole GPU runs at a time, at 1024 threads a compute unit."""
-    return gpu.compute_units * max(MAX_THREADS // (num_warps * gpu.wave), 1)
+def column_sums(x: torch.Tensor) -> tuple[tuple[int], dict[str, int]]:
+    """Grid and parameters of a kernel that sums BLOCK_N columns of x, BLOCK_M rows at a time."""
+    rows, cols = x.shape
+    block_m = min(_next_power_of_2(rows), 512)
+    block_n = 4 * TILE // block_m
+    return (_cdiv(cols, block_n),), {"BLOCK_M": block_m, "BLOCK_N": block_n, "num_warps": _warps(256, gpu_of(x))}
+
+
+def _resident(num_warps: int, gpu: Gpu, threads: int) -> int:
+    """How many programs of this size the whole GPU runs at a time, with `threads` on each compute unit."""
+    return gpu.compute_units * max(threads // (num_warps * gpu.wave), 1)

@@ -7,7 +7,7 @@ import torch
 import triton
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from kernel_testing import AMD_COMPUTE_UNITS, DTYPES
+from kernel_testing import AMD_COMPUTE_UNITS, DTYPES, short
 
 from course_kernels import launch
 
@@ -41,21 +41,29 @@ def test_every_matrix_is_covered_by_legal_programs(gpu, rows, cols, dtype):
     assert_legal(meta, gpu)
     assert programs == math.ceil(rows * cols / meta["BLOCK"])
 
+    (programs,), meta = launch.tiles(x)
+    assert_legal(meta, gpu)
+    assert programs == math.ceil(rows / meta["BLOCK_M"]) * math.ceil(cols / meta["BLOCK_N"])
+
     if cols <= launch.MAX_ROW:
         (programs,), meta = launch.whole_rows(x)
         assert_legal(meta, gpu)
         assert meta["BLOCK_N"] >= cols and (programs - 1) * meta["BLOCK_M"] < rows <= programs * meta["BLOCK_M"]
         (resident,), resident_meta = launch.resident_rows(x)
-        assert resident_meta == meta and 1 <= resident <= programs
-
-    for backward in (False, True):
-        (programs,), meta = launch.long_rows(x, backward=backward)
+        assert_legal(resident_meta, gpu)
+        assert resident_meta["BLOCK_N"] >= cols and 1 <= resident <= rows
+    else:
+        (programs,), meta = launch.long_rows(x)
         assert_legal(meta, gpu)
-        assert programs == rows
+        assert programs == rows and meta["BLOCK_N"] <= cols
 
     (across, down), meta = launch.column_blocks(x)
     assert_legal(meta, gpu)
     assert across * meta["BLOCK_N"] >= cols and 1 <= down <= rows
+
+    (programs,), meta = launch.column_sums(x)
+    assert_legal(meta, gpu)
+    assert (programs - 1) * meta["BLOCK_N"] < cols <= programs * meta["BLOCK_N"]
 
 
 def test_a_wave_is_64_threads_on_instinct_and_32_elsewhere():
@@ -63,16 +71,31 @@ def test_a_wave_is_64_threads_on_instinct_and_32_elsewhere():
     assert waves == {"gfx90a": 64, "gfx942": 64, "gfx950": 64, "gfx1100": 32, "gfx1201": 32, "sm_90": 32}
 
 
+@pytest.mark.parametrize(("cols", "block_n"), [(576, 64), (1000, 1024), (1536, 512), (4096, 2048), (3, 4)])
+def test_tiles_leave_few_lanes_idle(gpu, cols, block_n):
+    _, meta = launch.tiles(matrix(10_000, cols))
+    assert meta["BLOCK_N"] == block_n and meta["BLOCK_M"] * block_n == launch.TILE
+
+
 def test_short_rows_are_packed_only_when_there_are_many(gpu):
     few, many = launch.whole_rows(matrix(64, 576)), launch.whole_rows(matrix(100_000, 576))
     assert few[1]["BLOCK_M"] == 1 and many[1]["BLOCK_M"] > 1
 
 
-def test_a_row_is_never_held_in_more_registers_than_a_thread_has(gpu):
-    """16 elements a thread and tile: the backward pass holds five tiles, and has 128 registers for them."""
-    for cols, threads in ((launch.MAX_ROW, 1024), (launch.MAX_ROW_BACKWARD, 512)):
-        _, meta = launch.whole_rows(matrix(1, cols))
-        assert meta["num_warps"] * gpu.wave == threads
+@pytest.mark.parametrize("dtype", DTYPES, ids=short)
+def test_the_widest_row_that_is_held_fits_into_registers(gpu, dtype):
+    """32 elements a thread and tile, five tiles in a backward pass: 160 of the 255 registers that a thread may have."""
+    _, meta = launch.whole_rows(matrix(1, launch.MAX_ROW, dtype))
+    assert meta["BLOCK_N"] // (meta["num_warps"] * gpu.wave) <= 32
+
+
+@pytest.mark.parametrize("cols", [256, 576, 1536, 4096, 8192])
+@pytest.mark.parametrize("dtype", DTYPES, ids=short)
+def test_every_thread_has_a_whole_vector_of_a_row(gpu, cols, dtype):
+    """With more threads than a row has 16-byte vectors, the weight would be loaded in smaller pieces."""
+    _, meta = launch.whole_rows(matrix(10_000, cols, dtype))
+    threads = meta["num_warps"] * gpu.wave
+    assert meta["BLOCK_N"] * dtype.itemsize >= 16 * threads or threads == gpu.wave
 
 
 def test_a_cpu_tensor_is_launched_as_on_mi300x():
