@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from html import escape
 
@@ -140,13 +141,18 @@ def _html(report: Report) -> str:
     if report.excerpt:
         parts.append(_pre(report.excerpt))
     if report.diagnosis:
-        code, sentence = escape(report.diagnosis.code), escape(report.diagnosis.sentence)
+        code, sentence = escape(report.diagnosis.code), _with_code(report.diagnosis.sentence)
         parts.append(_div(f"Likely mistake: <b>{code}</b><br>{sentence}", "margin-top:6px"))
     if report.printed:
         parts += [_div("Your code printed:", f"margin-top:6px;{_QUIET}"), _pre(report.printed.splitlines())]
     if report.next_step:
         parts.append(_div(escape(report.next_step), f"margin-top:6px;{_QUIET}"))
     return "\n".join([*parts, "</div>", report.card.html if report.card else ""]).rstrip()
+
+
+def _with_code(sentence: str) -> str:
+    """A sentence as HTML, with what stands in backticks as code."""
+    return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(sentence))
 
 
 def _html_case(case: CaseResult) -> str:
