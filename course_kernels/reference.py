@@ -75,6 +75,36 @@ def act_and_mul(x: Tensor, kind: str) -> Tensor:
     return (activation(gate, kind) * factor).to(x.dtype)
 
 
+def philox(seed: int, counter: Tensor) -> Tensor:
+    """Four random 32-bit words for each counter: Philox-4x32-10 with the seed as key (Salmon et al., 2011)"""
+    low, high = counter & 0xFFFFFFFF, counter >> 32
+    words = [low, high, torch.zeros_like(low), torch.zeros_like(low)]
+    key = [seed & 0xFFFFFFFF, seed >> 32]
+    for _ in range(10):
+        a, b = words[0] * 0xD2511F53, words[2] * 0xCD9E8D57  # 64 bits: wrapped around, but none is lost
+        words = [(b >> 32) ^ words[1] ^ key[0], b, (a >> 32) ^ words[3] ^ key[1], a]
+        words = [word & 0xFFFFFFFF for word in words]
+        key = [(key[0] + 0x9E3779B9) & 0xFFFFFFFF, (key[1] + 0xBB67AE85) & 0xFFFFFFFF]
+    return torch.stack(words, dim=-1)
+
+
+def dropout_keeps(x: Tensor, p: float, seed: int) -> Tensor:
+    """True where dropout keeps an element: word i % 4 of philox(i // 4) as a number in [0, 1) is not below p"""
+    words = philox(seed, torch.arange(-(-x.numel() // 4), device=x.device)).flatten()[: x.numel()]
+    folded = torch.where(words >= 2**31, 2**32 - 1 - words, words)  # 31 bits: the upper half counts down, as in Triton
+    uniform = folded.float() * 4.6566127342e-10  # a little less than 2**-31, so that 1 is never reached
+    return (uniform >= torch.tensor(p, dtype=torch.float32, device=x.device)).view(x.shape)
+
+
+def dropout_add(x: Tensor, residual: Tensor, p: float, seed: int, training: bool = True) -> Tensor:
+    """residual + x / (1 - p) where kept, residual where dropped (Srivastava et al., 2014)"""
+    if not training or p == 0:
+        return (residual.double() + x.double()).to(x.dtype)
+    scaled = x.double() / (1 - p) if p < 1 else x.double()
+    dropped = torch.where(dropout_keeps(x, p, seed), scaled, 0.0)
+    return (residual.double() + dropped).to(x.dtype)
+
+
 def double(x: Tensor) -> Tensor:
     """2 * x"""
     return 2 * x
@@ -108,3 +138,93 @@ def copy(x: Tensor) -> Tensor:
 def bias_residual_add(x: Tensor, residual: Tensor, bias: Tensor) -> Tensor:
     """x + bias + residual, bias along the last dimension, rounded once"""
     return (x.double() + bias.double() + residual.double()).to(x.dtype)
+
+
+def rotate_pairs(x: Tensor, cos: Tensor, sin: Tensor, style: str) -> Tensor:
+    """(a, b) -> (a cos - b sin, b cos + a sin) for every pair of the last dimension; in float64, not rounded"""
+    x, cos, sin = x.double(), cos.double(), sin.double()
+    a, b = x.chunk(2, dim=-1) if style == "neox" else (x[..., 0::2], x[..., 1::2])
+    turned = a * cos - b * sin, b * cos + a * sin
+    return torch.cat(turned, dim=-1) if style == "neox" else torch.stack(turned, dim=-1).flatten(-2)
+
+
+def rotate_tokens(x: Tensor, rows: Tensor, cos: Tensor, sin: Tensor, style: str) -> Tensor:
+    """x (..., heads, D), every head turned by the angles in its token's row of the tables; rows: (...)"""
+    return rotate_pairs(x, cos[rows].unsqueeze(-2), sin[rows].unsqueeze(-2), style).to(x.dtype)
+
+
+def rope_rows(
+    shape: tuple[int, ...],
+    layout: str = "sbhd",
+    positions: Tensor | None = None,
+    offsets: Tensor | None = None,
+    cu_seqlens: Tensor | None = None,
+) -> Tensor:
+    """The row of the tables that each token of x takes, for an x of this shape, less its last two dimensions"""
+    tokens = shape[:-2]
+    device = next((index.device for index in (positions, offsets, cu_seqlens) if index is not None), None)
+    counted = torch.arange(tokens[layout == "bshd"], device=device)
+    if cu_seqlens is not None:
+        sequence = torch.searchsorted(cu_seqlens[1:].contiguous(), counted.to(cu_seqlens.dtype), right=True)
+        rows = counted - cu_seqlens[sequence]
+        return rows if offsets is None else rows + offsets[sequence]
+    rows = per_token(counted if positions is None else positions, tokens, layout)
+    if offsets is None:
+        return rows
+    return rows + per_token(offsets, tokens, layout, offsets_of_sequences(shape, layout, positions, offsets))
+
+
+def per_token(index: Tensor, tokens: tuple[int, ...], layout: str, each_sequence: bool = False) -> Tensor:
+    """A view of the index with an element for each token, from one for each place in a sequence, or each sequence"""
+    if layout != "thd" and index.ndim == 1 and (layout == "sbhd") != each_sequence:
+        index = index[:, None]
+    return index.expand(tokens)
+
+
+def offsets_of_sequences(shape: tuple[int, ...], layout: str, positions: Tensor | None, offsets: Tensor) -> bool:
+    """Whether offsets are one for each sequence, (B,), rather than one for each token, shaped like the positions"""
+    if offsets.ndim != 1 or (positions is not None and offsets.shape == positions.shape):
+        return False
+    return len(offsets) == {"sbhd": shape[1], "bshd": shape[0], "thd": 1}[layout]
+
+
+def rope(
+    x: Tensor,
+    cos: Tensor,
+    sin: Tensor,
+    *,
+    style: str = "neox",
+    layout: str = "sbhd",
+    positions: Tensor | None = None,
+    offsets: Tensor | None = None,
+    cu_seqlens: Tensor | None = None,
+    rotary_dim: int | None = None,
+    nope_first: bool = False,
+) -> Tensor:
+    """x with rotary_dim elements of each head turned, the rest as it was (Su et al., 2021)"""
+    rotary_dim = x.shape[-1] if rotary_dim is None else rotary_dim
+    plain = x.shape[-1] - rotary_dim
+    rows = rope_rows(x.shape, layout, positions, offsets, cu_seqlens).to(x.device)
+    if nope_first:
+        kept, turned = x.split([plain, rotary_dim], dim=-1)
+        return torch.cat([kept, rotate_tokens(turned, rows, cos, sin, style)], dim=-1)
+    turned, kept = x.split([rotary_dim, plain], dim=-1)
+    return torch.cat([rotate_tokens(turned, rows, cos, sin, style), kept], dim=-1)
+
+
+def rope_2d(x: Tensor, cos_h: Tensor, sin_h: Tensor, cos_w: Tensor, sin_w: Tensor) -> Tensor:
+    """x (B, H * W, heads, D): the first half of each head turned by its pixel's row, the second half by its column"""
+    pixel = torch.arange(x.shape[1], device=x.device).expand(x.shape[:2])
+    by_row, by_column = x.chunk(2, dim=-1)
+    by_row = rotate_tokens(by_row, pixel // len(cos_w), cos_h, sin_h, "neox")
+    return torch.cat([by_row, rotate_tokens(by_column, pixel % len(cos_w), cos_w, sin_w, "neox")], dim=-1)
+
+
+def activated(x: Tensor, kind: str | None) -> Tensor:
+    """activation(x), or x itself if the kind is None"""
+    return x if kind is None else activation(x, kind)
+
+
+def matmul(a: Tensor, b: Tensor, out_dtype: torch.dtype | None = None, activation: str | None = None) -> Tensor:
+    """activation(a @ b), rounded once"""
+    return activated(a.double() @ b.double(), activation).to(out_dtype or a.dtype)
