@@ -151,7 +151,8 @@ def _html_row(lesson: LessonProgress) -> str:
     marks = " &nbsp; ".join(f"{_MARKS[state]} {escape(number)}" for number, state in lesson.exercises.items())
     total = len(lesson.exercises)
     name = f"<td style='text-align:left'>{escape(lesson.name)}</td>"
-    return f"<tr>{name}<td>{lesson.solved} of {total}</td><td>{lesson.tried} of {total}</td><td style='text-align:left'>{marks}</td></tr>"
+    counts = f"<td>{lesson.solved} of {total}</td><td>{lesson.tried} of {total}</td>"
+    return f"<tr>{name}{counts}<td style='text-align:left'>{marks}</td></tr>"
 
 
 def progress() -> Progress:
