@@ -175,7 +175,7 @@ def not_differentiable(**tensors: torch.Tensor) -> None:
 
 
 def values_are_checked(tensor: torch.Tensor) -> bool:
-    """Whether to look at a tensor's values: on the CPU; on a GPU, where that waits for it, with the variable set to 1."""
+    """Whether to look at a tensor's values: on the CPU; on a GPU, which must wait for it, if the variable is 1."""
     return tensor.device.type == "cpu" or (tensor.is_cuda and os.environ.get(VARIABLE) == "1")
 
 
