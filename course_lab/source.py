@@ -13,7 +13,9 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import importlib
 import re
+import threading
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -57,9 +59,16 @@ class Answer:
     repairs: bool
 
 
+def warm() -> None:
+    """Load jupytext soon, beside the notebook's own work: its import takes a second, which the first check would pay."""
+    timer = threading.Timer(5.0, importlib.import_module, args=["jupytext"])
+    timer.daemon = True
+    timer.start()
+
+
 def read(path: Path) -> list[Cell]:
     """Return the cells of the py:percent file at `path`; `SourceError` when a cell marker has an unknown option."""
-    import jupytext  # takes a second, and a learner's first cell needs none of it
+    import jupytext  # see warm()
 
     try:
         notebook = jupytext.reads(_without_preamble(path), fmt="py:percent")

@@ -15,7 +15,7 @@ from IPython.core.error import UsageError
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.display import Code, display
 
-from course_lab import lessons, sandbox
+from course_lab import lessons, sandbox, source
 from course_lab.check import answer, grading
 from course_lab.check.report import ExerciseFailed, Report
 from course_lab.exercise import Exercise
@@ -43,6 +43,7 @@ def register(shell: InteractiveShell) -> None:
     shell.register_magic_function(lambda line: display(hint(line)), "line", "hint")
     shell.register_magic_function(lambda line: display(solution(line)), "line", "solution")
     sandbox.warm()
+    source.warm()
 
 
 def check_cell(shell: InteractiveShell, line: str, cell: str) -> None:
