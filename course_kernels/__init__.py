@@ -20,6 +20,7 @@ with _importing_kernels():
     from course_kernels.activations import act_and_mul, activation, gelu_tanh_and_mul, silu_and_mul
     from course_kernels.dropout import dropout_add
     from course_kernels.layer_norm import add_layer_norm, layer_norm
+    from course_kernels.matmul import matmul
     from course_kernels.rms_norm import add_rms_norm, rms_norm
     from course_kernels.rope import rope, rope_2d, rope_tables
     from course_kernels.softmax import softmax
@@ -35,6 +36,7 @@ __all__ = [
     "gelu_tanh_and_mul",
     "info",
     "layer_norm",
+    "matmul",
     "rms_norm",
     "rope",
     "rope_2d",

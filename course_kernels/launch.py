@@ -21,6 +21,7 @@ TILE = 2048  # elements of a program that packs several short rows
 MAX_ROW = 8192  # a longer row is walked block by block: held whole, it would spill or run alone on its compute unit
 LONG_BLOCK = 8192  # elements of a long row at a time
 PROGRAMS = 1024  # short rows are packed only while the grid keeps at least so many programs
+DOT_BYTES = 128  # of a row of a matrix unit's operand at a time: a whole cache line
 RESIDENT_THREADS = 256  # of a compute unit, when programs loop over tiles: more only make more partial sums
 
 
@@ -87,15 +88,21 @@ def tiles(y: torch.Tensor) -> tuple[tuple[int], dict[str, int]]:
 
 def whole_rows(x: torch.Tensor, tile: int = TILE) -> tuple[tuple[int], dict[str, int]]:
     """Grid and parameters of a kernel that holds BLOCK_M whole rows of x, each in BLOCK_N >= cols lanes."""
+    return row_groups(x, x.shape[1], tile)
+
+
+def row_groups(x: torch.Tensor, group_size: int, tile: int = TILE) -> tuple[tuple[int], dict[str, int]]:
+    """As `whole_rows`, for a kernel that cuts the rows into groups and holds the same group of BLOCK_M rows."""
     rows, cols = x.shape
-    block_n = _next_power_of_2(cols)
+    groups = _cdiv(cols, group_size)
+    block_n = _next_power_of_2(min(group_size, cols))
     block_m = 1
-    while block_m * block_n < tile and rows // (2 * block_m) >= PROGRAMS:
+    while block_m * block_n < tile and rows // (2 * block_m) * groups >= PROGRAMS:
         block_m *= 2
     vectors = block_n * x.itemsize // VECTOR_BYTES  # with more threads than that, each would load less than a vector
     threads = min(block_m * block_n // ELEMENTS_PER_THREAD, vectors)
     meta = {"BLOCK_M": block_m, "BLOCK_N": block_n, "num_warps": _warps(threads, gpu_of(x))}
-    return (_cdiv(rows, block_m),), meta
+    return (_cdiv(rows, block_m) * groups,), meta
 
 
 def resident_rows(x: torch.Tensor) -> tuple[tuple[int], dict[str, int]]:
@@ -126,6 +133,46 @@ def column_sums(x: torch.Tensor) -> tuple[tuple[int], dict[str, int]]:
     block_m = min(_next_power_of_2(rows), 512)
     block_n = 4 * TILE // block_m
     return (_cdiv(cols, block_n),), {"BLOCK_M": block_m, "BLOCK_N": block_n, "num_warps": _warps(256, gpu_of(x))}
+
+
+def dot_tiles(x: torch.Tensor, rows: int, cols: int, depth: int) -> tuple[tuple[int], dict[str, int]]:
+    """Grid and parameters of a kernel in which a program multiplies a tile of (rows, depth) by one of (depth, cols).
+
+    The largest tile of which there is one for each compute unit: its operands are loaded least often.
+    """
+    gpu = gpu_of(x)
+    high, wide = (max(_next_power_of_2(size), 16) for size in (rows, cols))  # the matrix units multiply 16 x 16 or more
+    tiles = [(min(m, high), min(n, wide), threads) for m, n, threads in _dot_candidates(x.dtype, gpu)]
+    counts = [_cdiv(rows, m) * _cdiv(cols, n) for m, n, _ in tiles]
+    programs, (block_m, block_n, threads) = next(
+        (pair for pair in zip(counts, tiles) if pair[0] >= gpu.compute_units), (counts[-1], tiles[-1])
+    )
+    meta = {
+        "BLOCK_M": block_m,
+        "BLOCK_N": block_n,
+        "BLOCK_K": min(DOT_BYTES // x.itemsize, max(_next_power_of_2(depth), 16)),
+        "GROUP_M": 8,
+        "XCDS": 8 if gpu.arch in ("gfx942", "gfx950") else 1,
+        "num_warps": _warps(min(threads, block_m * block_n // 16), gpu),
+        "num_stages": 2 if gpu.arch.startswith("gfx") else 3,
+    }
+    return (programs,), meta
+
+
+def _dot_candidates(dtype: torch.dtype, gpu: Gpu) -> tuple[tuple[int, int, int], ...]:
+    """BLOCK_M, BLOCK_N and threads, the largest tile first; more sums a thread than these take would spill."""
+    small, medium = ((64, 64, 128), (32, 32, 64)), (128, 128, 256)
+    if dtype == torch.float32:  # only Instinct multiplies it in matrix units: elsewhere operands take registers as well
+        return (medium, *small) if gpu.arch.startswith("gfx9") else small
+    if gpu.arch.startswith("gfx9"):
+        return (256, 128, 512), medium, *small
+    return ((128, 256, 256), medium, *small) if gpu.arch == "sm_90" else (medium, *small)
+
+
+def dot_precision(x: torch.Tensor, allow_tf32: bool) -> str:
+    """`input_precision` of a dot: full float32, or TF32 if that is allowed and the matrix units know it."""
+    arch = gpu_of(x).arch
+    return "tf32" if allow_tf32 and (arch == "gfx942" or arch.startswith("sm_")) else "ieee"
 
 
 def _resident(num_warps: int, gpu: Gpu, threads: int) -> int:
