@@ -60,7 +60,7 @@ class Answer:
 
 
 def warm() -> None:
-    """Load jupytext soon, beside the notebook's own work: its import takes a second, which the first check would pay."""
+    """Load jupytext in the background: its import takes a second, which the first check would pay."""
     timer = threading.Timer(5.0, importlib.import_module, args=["jupytext"])
     timer.daemon = True
     timer.start()
