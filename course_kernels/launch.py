@@ -111,10 +111,10 @@ def resident_rows(x: torch.Tensor) -> tuple[tuple[int], dict[str, int]]:
     return (min(tiles, _resident(meta["num_warps"], gpu_of(x), RESIDENT_THREADS)),), meta
 
 
-def long_rows(x: torch.Tensor) -> tuple[tuple[int], dict[str, int]]:
+def long_rows(x: torch.Tensor, block: int = LONG_BLOCK) -> tuple[tuple[int], dict[str, int]]:
     """Grid and parameters of a kernel in which a program walks along one row of x, BLOCK_N elements at a time."""
     rows, cols = x.shape
-    block_n = min(_next_power_of_2(cols) // 4, LONG_BLOCK)
+    block_n = min(_next_power_of_2(cols) // 4, block)
     return (rows,), {"BLOCK_N": block_n, "num_warps": _warps(block_n // 8, gpu_of(x))}
 
 
@@ -122,8 +122,8 @@ def column_blocks(x: torch.Tensor) -> tuple[tuple[int, int], dict[str, int]]:
     """Grid and parameters of a kernel in which a program walks down BLOCK_N columns of x, taking every n-th row."""
     rows, cols = x.shape
     gpu = gpu_of(x)
-    blocks = _cdiv(cols, 2 * TILE)
-    meta = {"BLOCK_N": 2 * TILE, "num_warps": _warps(256, gpu)}
+    blocks = _cdiv(cols, TILE // 2)
+    meta = {"BLOCK_N": TILE // 2, "num_warps": _warps(128, gpu)}
     return (blocks, min(rows, _cdiv(_resident(meta["num_warps"], gpu, MAX_THREADS), blocks))), meta
 
 

@@ -18,14 +18,14 @@ Everything is computed in float32 and rounded once, at the store.  The matrix is
 cols * itemsize bytes; with the addition 4 times rows * cols * itemsize instead of 5.  A row that does not fit into
 registers is read twice.
 
-The variance is the mean square of what is left after subtracting a `shift` close to the mean, minus the square of the
-mean of that, `drift`.  For a row in registers the shift is the mean itself, and drift what rounding left in it (the
-corrected two-pass formula); for a long row it is the mean of the first block, so that one walk is enough.  The mean of
-the squares minus the square of the mean, without a shift, cancels to nothing as soon as the mean is large.
+The mean of the squares minus the square of the mean would cancel to nothing where the mean is large.  So a row in
+registers is first centred, then squared; in a walked row every lane keeps a mean and a sum of squared deviations of its
+own (Welford), and these are combined at the end (Chan, Golub and LeVeque).  A mean in float32 is itself off by its last
+place, which a small rstd would magnify: `drift`, the mean of what is left, is subtracted too.
 
-Ba, Kiros and Hinton, "Layer Normalization", 2016; Chan, Golub and LeVeque, "Algorithms for Computing the Sample
-Variance", 1983.  The partial rows of dweight and dbias follow Triton's layer-norm tutorial, without its locks: the
-order of the additions never changes.
+Ba, Kiros and Hinton, "Layer Normalization", 2016; Welford, "Note on a method for calculating corrected sums of squares
+and products", 1962; Chan, Golub and LeVeque, "Algorithms for Computing the Sample Variance", 1983.  The partial rows of
+dweight and dbias follow Triton's layer-norm tutorial, without its locks: the order of the additions never changes.
 """
 
 import torch
@@ -34,6 +34,7 @@ import triton.language as tl
 from torch.autograd.function import once_differentiable
 
 from . import checks, launch, reference
+from ._column_sum import column_sum
 from .backend import uses_triton
 
 
@@ -50,11 +51,29 @@ def _load_sum(x_ptr, residual_ptr, offs_x, offs_r, mask):
 @triton.jit
 def _normalise(x, mask, cols, eps):
     """x_hat and rstd of a tile of whole rows."""
-    shift = tl.sum(x, axis=1, keep_dims=True) / cols
-    centred = tl.where(mask, x - shift, 0.0)  # without the mask each padded lane would add shift**2 to the variance
-    drift = tl.sum(centred, axis=1, keep_dims=True) / cols
+    mean = tl.sum(x, axis=1, keep_dims=True) / cols
+    centred = tl.where(mask, x - mean, 0.0)  # without the mask each padded lane would add mean**2 to the variance
+    drift = tl.sum(centred, axis=1, keep_dims=True) / cols  # what rounding left in the mean
     rstd = tl.rsqrt(tl.sum(centred * centred, axis=1, keep_dims=True) / cols - drift * drift + eps)
     return (centred - drift) * rstd, rstd
+
+
+@triton.jit
+def _welford(x, mask, mean, squares, share):
+    """Take one more element into each lane's mean and sum of squared deviations; `share` is 1 / (elements so far)."""
+    delta = tl.where(mask, x - mean, 0.0)
+    mean += delta * share
+    return mean, squares + delta * (x - mean)
+
+
+@triton.jit
+def _combine(lane_mean, squares, count, cols, eps):
+    """The lanes' means and sums of squared deviations as mean, drift and rstd of the row."""
+    mean = tl.sum(lane_mean * count, axis=0) / cols
+    centred = lane_mean - mean
+    drift = tl.sum(centred * count, axis=0) / cols
+    variance = tl.sum(squares + centred * centred * count, axis=0) / cols - drift * drift
+    return mean, drift, tl.rsqrt(variance + eps)
 
 
 @triton.jit
@@ -69,7 +88,8 @@ def layer_norm_kernel(
     mask_n = offs_n < cols
     mask = (offs_m < rows) & mask_n
 
-    x = _load_sum(x_ptr, residual_ptr, offs_m * stride_xm + offs_n, offs_m * stride_rm + offs_n, mask)
+    offs_x, offs_r = offs_m * stride_xm + offs_n, offs_m * stride_rm + offs_n
+    x = _load_sum(x_ptr, residual_ptr, offs_x, offs_r, mask)
     weight = tl.load(weight_ptr + offs_n, mask=mask_n, other=0.0).to(tl.float32)
     bias = tl.load(bias_ptr + offs_n, mask=mask_n, other=0.0).to(tl.float32)
     x_hat, _ = _normalise(x, mask, cols, eps)
@@ -90,32 +110,29 @@ def layer_norm_long_kernel(
     """One program, one row wider than BLOCK_N: first the statistics, then the result."""
     row = tl.program_id(0).to(tl.int64)
     offs = tl.arange(0, BLOCK_N)
-    first = _load_sum(x_ptr, residual_ptr, row * stride_xm + offs, row * stride_rm + offs, offs < cols)
-    shift = tl.sum(first, axis=0) / BLOCK_N
-
-    sums = tl.zeros((BLOCK_N,), tl.float32)
+    lane_mean = tl.zeros((BLOCK_N,), tl.float32)
     squares = tl.zeros((BLOCK_N,), tl.float32)
     for start in range(0, cols, BLOCK_N):
         offs_n = start + offs
         mask = offs_n < cols
         x = _load_sum(x_ptr, residual_ptr, row * stride_xm + offs_n, row * stride_rm + offs_n, mask)
-        centred = tl.where(mask, x - shift, 0.0)
-        sums += centred
-        squares += centred * centred
-    drift = tl.sum(sums, axis=0) / cols
-    rstd = tl.rsqrt(tl.sum(squares, axis=0) / cols - drift * drift + eps)
-
-    for start in range(0, cols, BLOCK_N):
-        offs_n = start + offs
-        mask = offs_n < cols
-        x = _load_sum(x_ptr, residual_ptr, row * stride_xm + offs_n, row * stride_rm + offs_n, mask)
-        weight = tl.load(weight_ptr + offs_n, mask=mask, other=0.0).to(tl.float32)
-        bias = tl.load(bias_ptr + offs_n, mask=mask, other=0.0).to(tl.float32)
-        y = (x - shift - drift) * rstd * weight + bias
-        tl.store(y_ptr + row * cols + offs_n, y.to(y_ptr.dtype.element_ty), mask=mask)
         if residual_ptr is not None:
             new_residual = x.to(new_residual_ptr.dtype.element_ty)
             tl.store(new_residual_ptr + row * cols + offs_n, new_residual, mask=mask)
+        lane_mean, squares = _welford(x, mask, lane_mean, squares, BLOCK_N / (start + BLOCK_N))
+    mean, drift, rstd = _combine(lane_mean, squares, tl.cdiv(cols - offs, BLOCK_N), cols, eps)
+
+    if residual_ptr is not None:  # read the sum back: every thread what it has stored itself, so no barrier is needed
+        x_ptr, stride_xm = new_residual_ptr, cols
+    for start in range(0, cols, BLOCK_N):
+        offs_n = start + offs
+        mask = offs_n < cols
+        offs_x = row * stride_xm + offs_n
+        x = tl.load(x_ptr + offs_x, mask=mask, other=0.0, eviction_policy="evict_first").to(tl.float32)
+        weight = tl.load(weight_ptr + offs_n, mask=mask, other=0.0).to(tl.float32)
+        bias = tl.load(bias_ptr + offs_n, mask=mask, other=0.0).to(tl.float32)
+        y = (x - mean - drift) * rstd * weight + bias
+        tl.store(y_ptr + row * cols + offs_n, y.to(y_ptr.dtype.element_ty), mask=mask)
 
 
 @triton.jit
@@ -164,11 +181,7 @@ def layer_norm_long_statistics_kernel(
     """One program, one long row: the four numbers that its gradient needs, mean, rstd, mean(g) and mean(g * x_hat)."""
     row = tl.program_id(0).to(tl.int64)
     offs = tl.arange(0, BLOCK_N)
-    shift = (
-        tl.sum(tl.load(x_ptr + row * stride_xm + offs, mask=offs < cols, other=0.0).to(tl.float32), axis=0) / BLOCK_N
-    )
-
-    sums = tl.zeros((BLOCK_N,), tl.float32)
+    lane_mean = tl.zeros((BLOCK_N,), tl.float32)
     squares = tl.zeros((BLOCK_N,), tl.float32)
     gs = tl.zeros((BLOCK_N,), tl.float32)
     products = tl.zeros((BLOCK_N,), tl.float32)
@@ -178,19 +191,16 @@ def layer_norm_long_statistics_kernel(
         x = tl.load(x_ptr + row * stride_xm + offs_n, mask=mask, other=0.0).to(tl.float32)
         dy = tl.load(dy_ptr + row * cols + offs_n, mask=mask, other=0.0).to(tl.float32)
         g = dy * tl.load(weight_ptr + offs_n, mask=mask, other=0.0).to(tl.float32)
-        centred = tl.where(mask, x - shift, 0.0)
-        sums += centred
-        squares += centred * centred
+        lane_mean, squares = _welford(x, mask, lane_mean, squares, BLOCK_N / (start + BLOCK_N))
         gs += g
-        products += g * centred
+        products += g * x
 
-    drift = tl.sum(sums, axis=0) / cols
-    rstd = tl.rsqrt(tl.sum(squares, axis=0) / cols - drift * drift + eps)
+    mean, drift, rstd = _combine(lane_mean, squares, tl.cdiv(cols - offs, BLOCK_N), cols, eps)
     mean_g = tl.sum(gs, axis=0) / cols
-    tl.store(statistics_ptr + row, shift + drift)
+    tl.store(statistics_ptr + row, mean + drift)
     tl.store(statistics_ptr + rows + row, rstd)
     tl.store(statistics_ptr + 2 * rows + row, mean_g)
-    tl.store(statistics_ptr + 3 * rows + row, (tl.sum(products, axis=0) / cols - drift * mean_g) * rstd)
+    tl.store(statistics_ptr + 3 * rows + row, (tl.sum(products, axis=0) / cols - mean * mean_g) * rstd)
 
 
 @triton.jit
@@ -242,26 +252,26 @@ def layer_norm_forward(x, residual, weight, bias, eps):
     return y, new_residual
 
 
-def layer_norm_backward(dy, d_new_residual, x, weight, eps):
+def layer_norm_backward(dy, d_new_residual, x, weight, bias, eps):
     """dx, dweight, dbias. dy, d_new_residual: (rows, cols), contiguous, or None; x: the matrix that was normalised."""
     rows, cols = x.shape
     dx = torch.empty_like(dy)
     with torch.cuda.device_of(x):
-        if cols <= launch.MAX_ROW_BACKWARD:
+        if cols <= launch.MAX_ROW:
             grid, meta = launch.resident_rows(x)
             dweight_rows, dbias_rows = torch.empty((2, grid[0], cols), dtype=torch.float32, device=x.device)
             tensors = dy, d_new_residual, x, weight, dx, dweight_rows, dbias_rows
             layer_norm_backward_kernel[grid](*tensors, x.stride(0), rows, cols, eps, **meta)
         else:
             statistics = torch.empty((4, rows), dtype=torch.float32, device=x.device)
-            grid, meta = launch.long_rows(x, backward=True)
+            grid, meta = launch.long_rows(x, launch.TILE)
             layer_norm_long_statistics_kernel[grid](dy, x, weight, statistics, x.stride(0), rows, cols, eps, **meta)
 
             grid, meta = launch.column_blocks(x)
             dweight_rows, dbias_rows = torch.empty((2, grid[1], cols), dtype=torch.float32, device=x.device)
             tensors = dy, d_new_residual, x, weight, statistics, dx, dweight_rows, dbias_rows
             layer_norm_long_backward_kernel[grid](*tensors, x.stride(0), rows, cols, **meta)
-    return dx, dweight_rows.sum(dim=0), dbias_rows.sum(dim=0)
+    return dx, column_sum(dweight_rows, weight.dtype), column_sum(dbias_rows, bias.dtype)
 
 
 class LayerNorm(torch.autograd.Function):
@@ -270,18 +280,18 @@ class LayerNorm(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, residual, weight, bias, eps):
         y, new_residual = layer_norm_forward(x, residual, weight, bias, eps)
-        ctx.save_for_backward(x if residual is None else new_residual, weight)
-        ctx.eps, ctx.bias_dtype = eps, bias.dtype
+        ctx.save_for_backward(x if residual is None else new_residual, weight, bias)
+        ctx.eps = eps
         return y if residual is None else (y, new_residual)
 
     @staticmethod
     @once_differentiable
     def backward(ctx, dy, d_new_residual=None):
-        normalised, weight = ctx.saved_tensors
+        normalised, *vectors = ctx.saved_tensors
         fused = d_new_residual is not None
         d_new_residual = d_new_residual.contiguous() if fused else None
-        dx, dweight, dbias = layer_norm_backward(dy.contiguous(), d_new_residual, normalised, weight, ctx.eps)
-        return dx, dx if fused else None, dweight.to(weight.dtype), dbias.to(ctx.bias_dtype), None
+        dx, dweight, dbias = layer_norm_backward(dy.contiguous(), d_new_residual, normalised, *vectors, ctx.eps)
+        return dx, dx if fused else None, dweight, dbias, None
 
 
 def layer_norm(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, eps: float = 1e-5) -> torch.Tensor:

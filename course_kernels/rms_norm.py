@@ -27,6 +27,7 @@ import triton.language as tl
 from torch.autograd.function import once_differentiable
 
 from . import checks, launch, reference
+from ._column_sum import column_sum
 from .backend import uses_triton
 
 
@@ -52,7 +53,8 @@ def rms_norm_kernel(
     mask_n = offs_n < cols
     mask = (offs_m < rows) & mask_n
 
-    x = _load_sum(x_ptr, residual_ptr, offs_m * stride_xm + offs_n, offs_m * stride_rm + offs_n, mask)
+    offs_x, offs_r = offs_m * stride_xm + offs_n, offs_m * stride_rm + offs_n
+    x = _load_sum(x_ptr, residual_ptr, offs_x, offs_r, mask)
     weight = tl.load(weight_ptr + offs_n, mask=mask_n, other=0.0).to(tl.float32)
     rstd = tl.rsqrt(tl.sum(x * x, axis=1, keep_dims=True) / cols + eps)  # cols, not BLOCK_N: padding is no element
     y = x * rstd * weight
@@ -74,19 +76,23 @@ def rms_norm_long_kernel(
     squares = tl.zeros((BLOCK_N,), tl.float32)
     for start in range(0, cols, BLOCK_N):
         offs_n = start + tl.arange(0, BLOCK_N)
-        x = _load_sum(x_ptr, residual_ptr, row * stride_xm + offs_n, row * stride_rm + offs_n, offs_n < cols)
-        squares += x * x
-    rstd = tl.rsqrt(tl.sum(squares, axis=0) / cols + eps)
-
-    for start in range(0, cols, BLOCK_N):
-        offs_n = start + tl.arange(0, BLOCK_N)
         mask = offs_n < cols
         x = _load_sum(x_ptr, residual_ptr, row * stride_xm + offs_n, row * stride_rm + offs_n, mask)
-        weight = tl.load(weight_ptr + offs_n, mask=mask, other=0.0).to(tl.float32)
-        tl.store(y_ptr + row * cols + offs_n, (x * rstd * weight).to(y_ptr.dtype.element_ty), mask=mask)
         if residual_ptr is not None:
             new_residual = x.to(new_residual_ptr.dtype.element_ty)
             tl.store(new_residual_ptr + row * cols + offs_n, new_residual, mask=mask)
+        squares += x * x
+    rstd = tl.rsqrt(tl.sum(squares, axis=0) / cols + eps)
+
+    if residual_ptr is not None:  # read the sum back: every thread what it has stored itself, so no barrier is needed
+        x_ptr, stride_xm = new_residual_ptr, cols
+    for start in range(0, cols, BLOCK_N):
+        offs_n = start + tl.arange(0, BLOCK_N)
+        mask = offs_n < cols
+        offs_x = row * stride_xm + offs_n
+        x = tl.load(x_ptr + offs_x, mask=mask, other=0.0, eviction_policy="evict_first").to(tl.float32)
+        weight = tl.load(weight_ptr + offs_n, mask=mask, other=0.0).to(tl.float32)
+        tl.store(y_ptr + row * cols + offs_n, (x * rstd * weight).to(y_ptr.dtype.element_ty), mask=mask)
 
 
 @triton.jit
@@ -194,14 +200,14 @@ def rms_norm_backward(dy, d_new_residual, x, weight, eps):
     rows, cols = x.shape
     dx = torch.empty_like(dy)
     with torch.cuda.device_of(x):
-        if cols <= launch.MAX_ROW_BACKWARD:
+        if cols <= launch.MAX_ROW:
             grid, meta = launch.resident_rows(x)
             dweight_rows = torch.empty((grid[0], cols), dtype=torch.float32, device=x.device)
             tensors = dy, d_new_residual, x, weight, dx, dweight_rows
             rms_norm_backward_kernel[grid](*tensors, x.stride(0), rows, cols, eps, **meta)
         else:
             rstd, projection = torch.empty((2, rows), dtype=torch.float32, device=x.device)
-            grid, meta = launch.long_rows(x, backward=True)
+            grid, meta = launch.long_rows(x, launch.TILE)
             tensors = dy, x, weight, rstd, projection
             rms_norm_long_statistics_kernel[grid](*tensors, x.stride(0), cols, eps, **meta)
 
@@ -209,7 +215,7 @@ def rms_norm_backward(dy, d_new_residual, x, weight, eps):
             dweight_rows = torch.empty((grid[1], cols), dtype=torch.float32, device=x.device)
             tensors = dy, d_new_residual, x, weight, rstd, projection, dx, dweight_rows
             rms_norm_long_backward_kernel[grid](*tensors, x.stride(0), rows, cols, **meta)
-    return dx, dweight_rows.sum(dim=0).to(weight.dtype)
+    return dx, column_sum(dweight_rows, weight.dtype)
 
 
 class RMSNorm(torch.autograd.Function):

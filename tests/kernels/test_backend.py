@@ -115,11 +115,9 @@ def test_the_users_interpreter_rounds_bfloat16_as_the_hardware_does():
 
 HIDE_TRITON = """
 import sys
-class Hide:
-    def find_spec(self, name, path=None, target=None):
-        if name == "triton" or name.startswith("triton."):
-            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
-sys.meta_path.insert(0, Hide())
+from importlib.machinery import PathFinder
+find = PathFinder.find_spec
+PathFinder.find_spec = lambda name, *rest: None if name.split(".")[0] == "triton" else find(name, *rest)
 """
 
 

@@ -41,6 +41,12 @@ def test_every_matrix_is_covered_by_legal_programs(gpu, rows, cols, dtype):
     assert_legal(meta, gpu)
     assert programs == math.ceil(rows * cols / meta["BLOCK"])
 
+    for group_size in (1, 96, 128, launch.MAX_ROW):
+        (programs,), meta = launch.row_groups(x, group_size)
+        assert_legal(meta, gpu)
+        assert meta["BLOCK_N"] >= min(group_size, cols)
+        assert programs == math.ceil(rows / meta["BLOCK_M"]) * math.ceil(cols / group_size)
+
     (programs,), meta = launch.tiles(x)
     assert_legal(meta, gpu)
     assert programs == math.ceil(rows / meta["BLOCK_M"]) * math.ceil(cols / meta["BLOCK_N"])
