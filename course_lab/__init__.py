@@ -40,12 +40,15 @@ def _register_magics() -> None:
 
 
 try:
-    from course_kernels._triton import dual_mode
-except Exception as error:  # torch or Triton is missing or broken: `course doctor` must still run
+    import torch  # noqa: F401
+    import triton  # noqa: F401
+except Exception as error:  # missing or broken: `course doctor` must still run
     import warnings
 
     warnings.warn(f"No kernel can run here: {error}. `python -m course_lab doctor` says what to do.", stacklevel=2)
 else:
+    from course_kernels._triton import dual_mode
+
     dual_mode.enable()
     _bind("progress")  # now: other modules of this package import the module `progress`, which would take its name
     _register_magics()

@@ -178,16 +178,10 @@ def engine(machine: Machine) -> Finding | None:
 
 
 def backend(machine: Machine) -> Finding | None:
-    chosen = machine.environment.get("COURSE_KERNELS_BACKEND", "")
-    if chosen in ("", "auto"):
+    if machine.environment.get("COURSE_KERNELS_BACKEND") != "torch":
         return None
-    if chosen == "torch":
-        text = "COURSE_KERNELS_BACKEND=torch: the course's functions run PyTorch, not their kernels"
-        return warning("Backend", text, "unset COURSE_KERNELS_BACKEND")
-    if chosen != "triton":
-        text = f"COURSE_KERNELS_BACKEND={chosen} is none of auto, triton and torch"
-        return failed("Backend", text, "unset COURSE_KERNELS_BACKEND")
-    return ok("Backend", "COURSE_KERNELS_BACKEND=triton")
+    text = "COURSE_KERNELS_BACKEND=torch: the course's functions run PyTorch, not their kernels"
+    return warning("Backend", text, "unset COURSE_KERNELS_BACKEND")
 
 
 def weights(machine: Machine) -> Finding | None:

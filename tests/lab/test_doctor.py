@@ -151,10 +151,6 @@ SICK = {
         "make setup",
     ),
     "kernel": (machine(probes={"kernel": Probe(error="it died")}), "A kernel", "failed", "it died", "make setup"),
-    "wrong backend": (
-        machine(environment={"COURSE_KERNELS_BACKEND": "numpy"}),
-        *("Backend", "failed", "COURSE_KERNELS_BACKEND=numpy is none of", "unset COURSE_KERNELS_BACKEND"),
-    ),
     "torch backend": (
         machine(environment={"COURSE_KERNELS_BACKEND": "torch"}),
         *("Backend", "warning", "run PyTorch", "unset COURSE_KERNELS_BACKEND"),
