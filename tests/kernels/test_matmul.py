@@ -308,7 +308,6 @@ def test_a_large_result_has_large_tiles_and_a_small_one_still_fills_the_gpu(monk
             {"activation": "swish"},
         ),
     ],
-    ids=str,
 )
 def test_bad_arguments_are_named(error, message, spoil, kwargs, backend, device, no_launch):
     a, b = spoil(*operands(4, 6, 5, torch.float32, device))
