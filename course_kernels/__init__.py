@@ -21,6 +21,7 @@ with _importing_kernels():
     from course_kernels.dropout import dropout_add
     from course_kernels.layer_norm import add_layer_norm, layer_norm
     from course_kernels.matmul import matmul
+    from course_kernels.quant import act_mul_fp8_quant, fp8_dtype, quant_fp8_per_group, quant_fp8_per_token
     from course_kernels.rms_norm import add_rms_norm, rms_norm
     from course_kernels.rope import rope, rope_2d, rope_tables
     from course_kernels.softmax import softmax
@@ -28,15 +29,19 @@ with _importing_kernels():
 
 __all__ = [
     "act_and_mul",
+    "act_mul_fp8_quant",
     "activation",
     "add_layer_norm",
     "add_rms_norm",
     "current_backend",
     "dropout_add",
+    "fp8_dtype",
     "gelu_tanh_and_mul",
     "info",
     "layer_norm",
     "matmul",
+    "quant_fp8_per_group",
+    "quant_fp8_per_token",
     "rms_norm",
     "rope",
     "rope_2d",

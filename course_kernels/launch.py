@@ -21,6 +21,7 @@ TILE = 2048  # elements of a program that packs several short rows
 MAX_ROW = 8192  # a longer row is walked block by block: held whole, it would spill or run alone on its compute unit
 LONG_BLOCK = 8192  # elements of a long row at a time
 PROGRAMS = 1024  # short rows are packed only while the grid keeps at least so many programs
+SORTED_CHUNK = 2048  # elements that a program sorts; at most TILE
 DOT_BYTES = 128  # of a row of a matrix unit's operand at a time: a whole cache line
 RESIDENT_THREADS = 256  # of a compute unit, when programs loop over tiles: more only make more partial sums
 
@@ -135,6 +136,13 @@ def column_sums(x: torch.Tensor) -> tuple[tuple[int], dict[str, int]]:
     return (_cdiv(cols, block_n),), {"BLOCK_M": block_m, "BLOCK_N": block_n, "num_warps": _warps(256, gpu_of(x))}
 
 
+def sorted_chunks(x: torch.Tensor) -> tuple[tuple[int], dict[str, int]]:
+    """As `row_groups`, for a kernel that sorts what it holds: 8 elements a thread, of 8 bytes each."""
+    grid, meta = row_groups(x, SORTED_CHUNK)
+    block_n = max(meta["BLOCK_N"], 2)  # a sort needs two
+    return grid, meta | {"BLOCK_N": block_n, "num_warps": _warps(meta["BLOCK_M"] * block_n // 8, gpu_of(x))}
+
+
 def dot_tiles(x: torch.Tensor, rows: int, cols: int, depth: int) -> tuple[tuple[int], dict[str, int]]:
     """Grid and parameters of a kernel in which a program multiplies a tile of (rows, depth) by one of (depth, cols).
 
@@ -178,3 +186,47 @@ def dot_precision(x: torch.Tensor, allow_tf32: bool) -> str:
 def _resident(num_warps: int, gpu: Gpu, threads: int) -> int:
     """How many programs of this size the whole GPU runs at a time, with `threads` on each compute unit."""
     return gpu.compute_units * max(threads // (num_warps * gpu.wave), 1)
+
+
+def attention(q: torch.Tensor) -> tuple[tuple[int], dict[str, int]]:
+    """Grid and parameters of a kernel in which a program takes BLOCK_M queries of one head. q: (B, H, Sq, D).
+
+    A tile of queries, its output and its sums stay in registers: the wider the head, the fewer keys at a time.
+    """
+    gpu, block_d = gpu_of(q), max(_next_power_of_2(q.shape[-1]), 16)
+    block_m, block_n, threads = _attention_tile(q.dtype, block_d, gpu)
+    block_m = min(block_m, max(_next_power_of_2(q.shape[2]), 16))
+    grid = (_cdiv(q.shape[2], block_m) * q.shape[0] * q.shape[1],)
+    return grid, {
+        "BLOCK_M": block_m,
+        "BLOCK_N": block_n,
+        "BLOCK_D": block_d,
+        "HEADS_AT_A_TIME": 8 if gpu.arch in ("gfx942", "gfx950") else 1,
+        **_dot_chain(block_m, threads, gpu),
+    }
+
+
+def _attention_tile(dtype: torch.dtype, block_d: int, gpu: Gpu) -> tuple[int, int, int]:
+    """Queries, keys and threads; the largest that did not spill. Registers per thread: see `amd_report`."""
+    instinct = gpu.arch.startswith("gfx9")
+    if dtype == torch.float32:
+        if instinct:
+            return (64, 32, 256) if block_d <= 128 else (64, 16, 512)
+        return (32, 16, 256) if block_d <= 64 else (16, 16, 256)  # no matrix units: operands take registers as well
+    if instinct:
+        return 128, 64 if block_d <= 128 else 32, 256 if block_d <= 64 else 512
+    if gpu.arch.startswith("gfx11"):  # its matrix units hold operands twice
+        return {128: (128, 16, 256), 256: (64, 16, 512)}.get(block_d, (128, 64, 256))
+    if gpu.arch.startswith("gfx"):
+        return (128, 64, 256) if block_d <= 128 else (64, 32, 256)
+    return 128, 64, 128 if block_d <= 128 else 256
+
+
+def _dot_chain(rows: int, threads: int, gpu: Gpu) -> dict[str, int]:
+    """Compiler options for two products of which the second takes the first's result: loads are not pipelined on AMD."""
+    if not gpu.arch.startswith("gfx"):
+        return {"num_warps": _warps(threads, gpu), "num_stages": 2}
+    options = {"num_warps": min(_warps(threads, gpu), max(rows // 16, 1)), "num_stages": 1}
+    if gpu.arch.startswith("gfx9"):  # two waves for each SIMD, one multiplying while the other takes exponentials
+        options |= {"waves_per_eu": 2, "matrix_instr_nonkdim": 16}
+    return options

@@ -105,6 +105,34 @@ def dropout_add(x: Tensor, residual: Tensor, p: float, seed: int, training: bool
     return (residual.double() + dropped).to(x.dtype)
 
 
+def _round_to_fp8(x: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """(q, scale) of each row: scale = amax / largest number of the dtype; amax is at least 1e-10, for rows of zeros"""
+    largest = torch.finfo(dtype).max
+    amax = torch.nn.functional.pad(x.double().abs(), (0, 1)).amax(dim=-1).clamp(min=1e-10)  # a row may have no element
+    scale = amax / largest
+    q = (x.double() / scale[..., None]).clamp(-largest, largest)
+    return q.float().to(dtype), scale.float()
+
+
+def quant_fp8_per_token(x: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """(q, scale) with x close to q * scale, one scale for each row"""
+    return _round_to_fp8(x, dtype)
+
+
+def quant_fp8_per_group(x: Tensor, group_size: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """(q, scale), one scale for each group_size neighbours in a row; the last group may be narrower"""
+    cols = x.shape[-1]
+    groups = -(-cols // group_size)
+    padded = torch.nn.functional.pad(x, (0, groups * group_size - cols))
+    q, scale = _round_to_fp8(padded.view(*x.shape[:-1], groups, group_size), dtype)
+    return q.flatten(-2)[..., :cols].contiguous(), scale
+
+
+def act_mul_fp8_quant(x: Tensor, kind: str, group_size: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """(q, scale) of act_and_mul(x), not rounded in between"""
+    return quant_fp8_per_group(act_and_mul(x.double(), kind), group_size, dtype)
+
+
 def double(x: Tensor) -> Tensor:
     """2 * x"""
     return 2 * x
@@ -228,3 +256,26 @@ def activated(x: Tensor, kind: str | None) -> Tensor:
 def matmul(a: Tensor, b: Tensor, out_dtype: torch.dtype | None = None, activation: str | None = None) -> Tensor:
     """activation(a @ b), rounded once"""
     return activated(a.double() @ b.double(), activation).to(out_dtype or a.dtype)
+
+
+def topk(x: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """The k largest elements of the last dimension and their indices: NaN first, of equals the lowest index first"""
+    values, indices = torch.sort(x, dim=-1, descending=True, stable=True)
+    return values[..., :k].contiguous(), indices[..., :k].contiguous()
+
+
+def flash_attention(
+    q: Tensor, k: Tensor, v: Tensor, *, causal: bool = False, sm_scale: float | None = None, return_lse: bool = False
+) -> Tensor | tuple[Tensor, Tensor]:
+    """softmax(q k^T * sm_scale) v over the keys each query sees, and log-sum-exp of its scores; none: 0 and -inf"""
+    sm_scale = q.shape[-1] ** -0.5 if sm_scale is None else sm_scale
+    k64, v64 = (x.double().repeat_interleave(q.shape[1] // x.shape[1], dim=1) for x in (k, v))
+    visible = torch.ones(q.shape[2], k.shape[2], dtype=torch.bool, device=q.device)
+    if causal:  # the last query sees the last key
+        visible = visible.tril(k.shape[2] - q.shape[2])
+    sees_any = visible.any(dim=-1, keepdim=True)
+    scores = q.double() @ k64.mT * sm_scale
+    scores = scores.masked_fill(~visible, -torch.inf).masked_fill(~sees_any, 0.0)
+    o = (torch.softmax(scores, dim=-1) * sees_any @ v64).to(q.dtype)
+    lse = scores.detach().logsumexp(dim=-1).masked_fill(~sees_any[:, 0], -torch.inf).float()
+    return (o, lse) if return_lse else o
