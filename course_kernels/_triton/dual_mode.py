@@ -127,10 +127,12 @@ def target(arch: str) -> GPUTarget:
 
 
 def _jit_function(kernel) -> JITFunction:
-    """The JITFunction under autotune and heuristics; of an interpreted kernel, the one it would have been."""
-    while not isinstance(kernel, (JITFunction, InterpretedFunction)):
+    """The JITFunction under autotune and heuristics; of an interpreted kernel or a plain function, what it would be."""
+    while not isinstance(kernel, (JITFunction, InterpretedFunction)) and hasattr(kernel, "fn"):
         kernel = kernel.fn
-    return kernel if isinstance(kernel, JITFunction) else JITFunction(kernel.fn, **kernel.kwargs)
+    if isinstance(kernel, InterpretedFunction):
+        return JITFunction(kernel.fn, **kernel.kwargs)
+    return kernel if isinstance(kernel, JITFunction) else JITFunction(kernel)
 
 
 def specialise(kernel, args: tuple = (), kwargs: dict[str, Any] | None = None, arch: str = "gfx942") -> Specialisation:
