@@ -21,7 +21,7 @@ TILE = 2048  # elements of a program that packs several short rows
 MAX_ROW = 8192  # a longer row is walked block by block: held whole, it would spill or run alone on its compute unit
 LONG_BLOCK = 8192  # elements of a long row at a time
 PROGRAMS = 1024  # short rows are packed only while the grid keeps at least so many programs
-SORTED_CHUNK = 2048  # elements that a program sorts; at most TILE
+MAX_ROUNDS = 64  # of a maximum over a row, one for each of the k largest: for a larger k the row is sorted
 DOT_BYTES = 128  # of a row of a matrix unit's operand at a time: a whole cache line
 RESIDENT_THREADS = 256  # of a compute unit, when programs loop over tiles: more only make more partial sums
 
@@ -89,21 +89,32 @@ def tiles(y: torch.Tensor) -> tuple[tuple[int], dict[str, int]]:
 
 def whole_rows(x: torch.Tensor, tile: int = TILE) -> tuple[tuple[int], dict[str, int]]:
     """Grid and parameters of a kernel that holds BLOCK_M whole rows of x, each in BLOCK_N >= cols lanes."""
-    return row_groups(x, x.shape[1], tile)
-
-
-def row_groups(x: torch.Tensor, group_size: int, tile: int = TILE) -> tuple[tuple[int], dict[str, int]]:
-    """As `whole_rows`, for a kernel that cuts the rows into groups and holds the same group of BLOCK_M rows."""
     rows, cols = x.shape
-    groups = _cdiv(cols, group_size)
-    block_n = _next_power_of_2(min(group_size, cols))
-    block_m = 1
-    while block_m * block_n < tile and rows // (2 * block_m) * groups >= PROGRAMS:
-        block_m *= 2
+    block_n = _next_power_of_2(cols)
+    block_m = _rows_together(rows, block_n, tile)
     vectors = block_n * x.itemsize // VECTOR_BYTES  # with more threads than that, each would load less than a vector
     threads = min(block_m * block_n // ELEMENTS_PER_THREAD, vectors)
     meta = {"BLOCK_M": block_m, "BLOCK_N": block_n, "num_warps": _warps(threads, gpu_of(x))}
+    return (_cdiv(rows, block_m),), meta
+
+
+def row_groups(x: torch.Tensor, group_size: int) -> tuple[tuple[int], dict[str, int]]:
+    """Grid and parameters of a kernel that cuts the rows into groups and holds the same group of BLOCK_M rows."""
+    rows, cols = x.shape
+    groups = _cdiv(cols, group_size)
+    block_n = _next_power_of_2(min(group_size, cols))
+    block_m = _rows_together(rows, block_n, TILE, groups)
+    threads = 2 * block_m * block_n // ELEMENTS_PER_THREAD  # twice as many: a gated activation has two inputs
+    meta = {"BLOCK_M": block_m, "BLOCK_N": block_n, "num_warps": _warps(threads, gpu_of(x))}
     return (_cdiv(rows, block_m) * groups,), meta
+
+
+def _rows_together(rows: int, block_n: int, tile: int, groups: int = 1) -> int:
+    """How many short rows, or groups of rows, a program takes."""
+    block_m = 1
+    while block_m * block_n < tile and rows // (2 * block_m) * groups >= PROGRAMS:
+        block_m *= 2
+    return block_m
 
 
 def resident_rows(x: torch.Tensor) -> tuple[tuple[int], dict[str, int]]:
@@ -112,11 +123,14 @@ def resident_rows(x: torch.Tensor) -> tuple[tuple[int], dict[str, int]]:
     return (min(tiles, _resident(meta["num_warps"], gpu_of(x), RESIDENT_THREADS)),), meta
 
 
-def long_rows(x: torch.Tensor, block: int = LONG_BLOCK) -> tuple[tuple[int], dict[str, int]]:
-    """Grid and parameters of a kernel in which a program walks along one row of x, BLOCK_N elements at a time."""
+def long_rows(x: torch.Tensor, block: int = LONG_BLOCK, vectors: int = 1) -> tuple[tuple[int], dict[str, int]]:
+    """Grid and parameters of a kernel in which a program walks along one row of x, BLOCK_N elements at a time.
+
+    `vectors` is how many 16-byte vectors of a 2-byte type a thread has: more for less to exchange between threads.
+    """
     rows, cols = x.shape
-    block_n = min(_next_power_of_2(cols) // 4, block)
-    return (rows,), {"BLOCK_N": block_n, "num_warps": _warps(block_n // 8, gpu_of(x))}
+    block_n = min(max(_next_power_of_2(cols) // 4, 2 * TILE), block)
+    return (rows,), {"BLOCK_N": block_n, "num_warps": _warps(block_n // (8 * vectors), gpu_of(x))}
 
 
 def column_blocks(x: torch.Tensor) -> tuple[tuple[int, int], dict[str, int]]:
@@ -136,11 +150,16 @@ def column_sums(x: torch.Tensor) -> tuple[tuple[int], dict[str, int]]:
     return (_cdiv(cols, block_n),), {"BLOCK_M": block_m, "BLOCK_N": block_n, "num_warps": _warps(256, gpu_of(x))}
 
 
-def sorted_chunks(x: torch.Tensor) -> tuple[tuple[int], dict[str, int]]:
-    """As `row_groups`, for a kernel that sorts what it holds: 8 elements a thread, of 8 bytes each."""
-    grid, meta = row_groups(x, SORTED_CHUNK)
-    block_n = max(meta["BLOCK_N"], 2)  # a sort needs two
-    return grid, meta | {"BLOCK_N": block_n, "num_warps": _warps(meta["BLOCK_M"] * block_n // 8, gpu_of(x))}
+def ranked_chunks(x: torch.Tensor) -> tuple[tuple[int], dict[str, int]]:
+    """Grid and parameters of a kernel that compares all pairs of BLOCK elements of a row: 64 pairs a thread."""
+    rows, cols = x.shape
+    return (rows * _cdiv(cols, 128),), {"BLOCK": 128, "num_warps": _warps(256, gpu_of(x))}
+
+
+def merged_chunks(x: torch.Tensor) -> tuple[tuple[int], dict[str, int]]:
+    """Grid and parameters of a kernel that looks each of BLOCK elements of a row up in the rest of the row."""
+    rows, cols = x.shape
+    return (rows * _cdiv(cols, TILE),), {"BLOCK": TILE, "num_warps": _warps(256, gpu_of(x))}
 
 
 def dot_tiles(x: torch.Tensor, rows: int, cols: int, depth: int) -> tuple[tuple[int], dict[str, int]]:
@@ -193,40 +212,67 @@ def attention(q: torch.Tensor) -> tuple[tuple[int], dict[str, int]]:
 
     A tile of queries, its output and its sums stay in registers: the wider the head, the fewer keys at a time.
     """
-    gpu, block_d = gpu_of(q), max(_next_power_of_2(q.shape[-1]), 16)
-    block_m, block_n, threads = _attention_tile(q.dtype, block_d, gpu)
-    block_m = min(block_m, max(_next_power_of_2(q.shape[2]), 16))
-    grid = (_cdiv(q.shape[2], block_m) * q.shape[0] * q.shape[1],)
-    return grid, {
+    return _attention(q, *_attention_tile(q.dtype, _head_block(q), gpu_of(q)))
+
+
+def attention_backward(x: torch.Tensor) -> tuple[tuple[int], dict[str, int]]:
+    """As `attention`, for its gradients: twice as many tiles in registers. x: queries, or keys, (B, H, S, D)."""
+    return _attention(x, *_attention_backward_tile(x.dtype, _head_block(x), gpu_of(x)))
+
+
+def _attention(x: torch.Tensor, block_m: int, block_n: int, threads: int) -> tuple[tuple[int], dict[str, int]]:
+    gpu, (batch, heads, rows, _) = gpu_of(x), x.shape
+    few = min(block_m, max(_next_power_of_2(rows), 16))  # the matrix units multiply 16 x 16 or more
+    threads, block_m = threads * few // block_m, few
+    meta = {
         "BLOCK_M": block_m,
         "BLOCK_N": block_n,
-        "BLOCK_D": block_d,
-        "HEADS_AT_A_TIME": 8 if gpu.arch in ("gfx942", "gfx950") else 1,
-        **_dot_chain(block_m, threads, gpu),
+        "BLOCK_D": _head_block(x),
+        "HEADS_AT_A_TIME": 8 if gpu.arch in ("gfx942", "gfx950") else 1,  # one for each die, beside its own cache
+        "num_warps": _warps(threads, gpu),
+        "num_stages": 1 if gpu.arch.startswith("gfx") else 2,  # AMD: of two products in a row no loads are pipelined
     }
+    if gpu.arch.startswith("gfx9"):  # two waves a SIMD: one multiplies while the other takes exponentials
+        meta |= {"waves_per_eu": 2, "matrix_instr_nonkdim": 16}
+    return (_cdiv(rows, block_m) * batch * heads,), meta
+
+
+def _head_block(x: torch.Tensor) -> int:
+    return max(_next_power_of_2(x.shape[-1]), 16)
 
 
 def _attention_tile(dtype: torch.dtype, block_d: int, gpu: Gpu) -> tuple[int, int, int]:
-    """Queries, keys and threads; the largest that did not spill. Registers per thread: see `amd_report`."""
-    instinct = gpu.arch.startswith("gfx9")
+    """Queries, keys and threads: the largest tile that does not spill, found by compiling.
+
+    Beyond any: float32 heads over 128 elements on Radeon, and any over 128 on gfx11, whose matrix units hold operands
+    twice.
+    """
     if dtype == torch.float32:
-        if instinct:
+        if gpu.arch.startswith("gfx9"):
             return (64, 32, 256) if block_d <= 128 else (64, 16, 512)
         return (32, 16, 256) if block_d <= 64 else (16, 16, 256)  # no matrix units: operands take registers as well
-    if instinct:
+    if gpu.arch.startswith("gfx9"):
         return 128, 64 if block_d <= 128 else 32, 256 if block_d <= 64 else 512
-    if gpu.arch.startswith("gfx11"):  # its matrix units hold operands twice
-        return {128: (128, 16, 256), 256: (64, 16, 512)}.get(block_d, (128, 64, 256))
+    if gpu.arch.startswith("gfx11"):
+        return (128, 64, 256) if block_d <= 64 else (128, 16, 256) if block_d <= 128 else (64, 16, 512)
     if gpu.arch.startswith("gfx"):
         return (128, 64, 256) if block_d <= 128 else (64, 32, 256)
     return 128, 64, 128 if block_d <= 128 else 256
 
 
-def _dot_chain(rows: int, threads: int, gpu: Gpu) -> dict[str, int]:
-    """Compiler options for two products of which the second takes the first's result: loads are not pipelined on AMD."""
-    if not gpu.arch.startswith("gfx"):
-        return {"num_warps": _warps(threads, gpu), "num_stages": 2}
-    options = {"num_warps": min(_warps(threads, gpu), max(rows // 16, 1)), "num_stages": 1}
-    if gpu.arch.startswith("gfx9"):  # two waves for each SIMD, one multiplying while the other takes exponentials
-        options |= {"waves_per_eu": 2, "matrix_instr_nonkdim": 16}
-    return options
+def _attention_backward_tile(dtype: torch.dtype, block_d: int, gpu: Gpu) -> tuple[int, int, int]:
+    """Rows that stay, rows that pass by, and threads: the largest tile that does not spill, found by compiling.
+
+    Beyond any: heads over 128 elements in float32 and on Radeon, over 64 in float32 on Radeon and on gfx11.
+    """
+    if dtype == torch.float32:
+        if gpu.arch.startswith("gfx9"):
+            return (64, 32, 256) if block_d <= 64 else (64, 16, 512) if block_d <= 128 else (32, 16, 512)
+        return 16, 16, 256
+    if gpu.arch.startswith("gfx11"):
+        return 64, 16, 256 if block_d <= 64 else 512
+    if block_d <= 64:
+        return 64, 32, 256
+    if gpu.arch.startswith("gfx12"):
+        return (64, 32, 512) if block_d <= 128 else (32, 16, 512)
+    return (64, 32, 256) if block_d <= 128 else (64, 16, 512)

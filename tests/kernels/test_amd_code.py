@@ -15,7 +15,11 @@ pytestmark = pytest.mark.skipif(dual_mode.env_interpret(), reason="TRITON_INTERP
 rms_norm, layer_norm, vector_add = (
     importlib.import_module(f"course_kernels.{family}") for family in ("rms_norm", "layer_norm", "vector_add")
 )
-matmul = importlib.import_module("course_kernels.matmul")
+matmul, topk = (importlib.import_module(f"course_kernels.{family}") for family in ("matmul", "topk"))
+attention = importlib.import_module("course_kernels.attention")
+softmax, activations, dropout, quant = (
+    importlib.import_module(f"course_kernels.{family}") for family in ("softmax", "activations", "dropout", "quant")
+)
 NARROW = re.compile(r"(?:global|buffer)_(?:load|store)_(?:dword|b32|dwordx2|b64|dwordx3|b96|ushort|u16|short|d16\w*)\b")
 WIDE = re.compile(r"(?:global|buffer)_load_(?:dwordx4|b128)")
 
@@ -28,15 +32,35 @@ def launch_all(rows: int, cols: int, dtype: torch.dtype, *, fused: bool) -> None
     rms_norm.rms_norm_forward(x, residual, weight, 1e-6)
     rms_norm.rms_norm_backward(x, residual, x, weight, 1e-6)
     layer_norm.layer_norm_forward(x, residual, weight, weight, 1e-5)
-    layer_norm.layer_norm_backward(x, residual, x, weight, 1e-5)
+    layer_norm.layer_norm_backward(x, residual, x, weight, weight, 1e-5)
+    softmax.softmax_forward(x)
+    dropout.dropout_add_forward(x, residual, 0.1, 2**40)
+
+
+def launch_activations(rows: int, cols: int, dtype: torch.dtype, kind: str) -> None:
+    """Launch each activation kernel for a result of this shape."""
+    x, gated = torch.empty(rows, cols, dtype=dtype), torch.empty(rows, 2 * cols, dtype=dtype)
+    activations.activation_forward(x, kind)
+    activations.activation_backward(x, x, kind)
+    activations.act_and_mul_forward(gated, x, kind)
+    activations.act_and_mul_backward(x, gated, kind)
+
+
+def launch_quant(rows: int, cols: int, dtype: torch.dtype, fp8: torch.dtype) -> None:
+    """Launch each quantisation kernel for a result of this shape."""
+    x, gated = torch.empty(rows, cols, dtype=dtype), torch.empty(rows, 2 * cols, dtype=dtype)
+    quant.quant_fp8_forward(x, cols, fp8)
+    quant.quant_fp8_forward(x, 128, fp8)
+    quant.act_mul_fp8_quant_forward(gated, "gelu", 128, fp8)
 
 
 def fact(listing: str, name: str) -> int:
     return int(re.search(rf"\.{name}:\s*(\d+)", listing)[1])
 
 
-def check(recorded, rows, cols, dtype, *, fused=True):
-    launch_all(rows, cols, dtype, fused=fused)
+def check(recorded, cols):
+    """Every recorded launch on rows of this width: no spill, wide loads where rows are aligned."""
+    assert recorded.launches
     for kernel, args, kwargs in recorded.launches:
         name = kernel.fn.__name__
         spec = dual_mode.specialise(kernel, args, kwargs, arch=recorded.arch)
@@ -45,19 +69,34 @@ def check(recorded, rows, cols, dtype, *, fused=True):
         if cols % 16:
             continue  # every other row begins off a 16-byte boundary: no wide load is possible
         assert WIDE.search(code), name
-        if "statistics" not in name and "long_backward" not in name:  # these also move a few numbers for each row
+        if not any(part in name for part in ("statistics", "long_backward", "fp8")):  # these also move smaller things
             assert not NARROW.search(code), f"{name}: {NARROW.search(code)[0]}"
 
 
 @pytest.mark.parametrize(("rows", "cols"), [(4096, 576), (2, 131072)], ids=["576", "131072"])
 def test_no_spill_and_wide_loads(recorded, rows, cols):
-    check(recorded, rows, cols, torch.bfloat16)
+    launch_all(rows, cols, torch.bfloat16, fused=True)
+    check(recorded, cols)
+
+
+def test_no_spill_and_wide_loads_in_activations(recorded):
+    launch_activations(4096, 576, torch.bfloat16, "gelu")
+    check(recorded, 576)
+
+
+@pytest.mark.parametrize("recorded", ["gfx942", "gfx950", "gfx1201"], indirect=True)  # those that have fp8
+@pytest.mark.parametrize(("rows", "cols"), [(4096, 576), (64, 131072)], ids=["576", "131072"])
+def test_no_spill_and_wide_loads_in_quantisation(recorded, rows, cols):
+    launch_quant(rows, cols, torch.bfloat16, quant.fp8_dtype(recorded.arch))
+    check(recorded, cols)
 
 
 @pytest.mark.parametrize("recorded", ["gfx942"], indirect=True)
 @pytest.mark.parametrize("cols", [launch.MAX_ROW, 16383, 131071, 131072])
 def test_no_spill_in_float32_at_the_widest_rows(recorded, cols):
-    check(recorded, 2, cols, torch.float32)
+    launch_all(2, cols, torch.float32, fused=True)
+    launch_quant(2, cols, torch.float32, torch.float8_e4m3fnuz)
+    check(recorded, cols)
 
 
 @pytest.mark.slow
@@ -65,7 +104,13 @@ def test_no_spill_in_float32_at_the_widest_rows(recorded, cols):
 @pytest.mark.parametrize("dtype", DTYPES, ids=short)
 @pytest.mark.parametrize("cols", [128, 575, 576, 1000, 4096, 8192, 16383, 16384, 65536, 131071, 131072])
 def test_no_spill_and_wide_loads_everywhere(recorded, cols, dtype, fused):
-    check(recorded, 8192 if cols < 2048 else 8, cols, dtype, fused=fused)
+    rows = 8192 if cols < 2048 else 8
+    launch_all(rows, cols, dtype, fused=fused)
+    for kind in activations.KINDS if fused else ():
+        launch_activations(rows, cols, dtype, kind)
+    if fused and recorded.arch in ("gfx942", "gfx950", "gfx1201"):
+        launch_quant(max(rows, 512), cols, dtype, quant.fp8_dtype(recorded.arch))
+    check(recorded, cols)
 
 
 # ---- kernels of the matrix units -----------------------------------------------------------------------------------
@@ -116,3 +161,64 @@ def test_matmul_everywhere(recorded, size, dtype):
         for right in (a, a.t()):
             matmul.matmul_forward(left, right, dtype, "gelu", False)
     check_dots(recorded, dtype, aligned=size % 16 == 0)
+
+
+def launch_attention(head_dim: int, dtype: torch.dtype, *, causal: bool, backward: bool) -> None:
+    """Launch the attention kernels for a prompt of 4000 tokens in 8 of 32 heads."""
+    q, k = (torch.empty(1, heads, 4000, head_dim, dtype=dtype) for heads in (32, 8))
+    lse = torch.empty(q.shape[:3])
+    if backward:
+        attention.flash_attention_backward(q, q, k, k, q, lse, causal, 0.1)
+    else:
+        attention.flash_attention_forward(q, k, k, causal, 0.1)
+
+
+def widest_head(arch: str, dtype: torch.dtype, *, backward: bool) -> int:
+    """The widest head whose tiles fit into registers; beyond, `launch` takes those that spill least."""
+    if dtype == torch.float32:
+        instinct = arch.startswith("gfx9")
+        return (128 if instinct else 64) if backward else (256 if instinct else 128)
+    if arch.startswith("gfx9"):
+        return 256
+    return {"gfx1100": (128, 64), "gfx1201": (256, 128)}[arch][backward]
+
+
+def test_attention_of_llama(recorded):
+    launch_attention(128, torch.bfloat16, causal=True, backward=False)
+    check_dots(recorded, torch.bfloat16)
+
+
+@pytest.mark.parametrize("recorded", ["gfx942"], indirect=True)
+def test_gradients_of_attention(recorded):
+    launch_attention(64, torch.bfloat16, causal=True, backward=True)
+    check_dots(recorded, torch.bfloat16)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("backward", [False, True], ids=["forward", "backward"])
+@pytest.mark.parametrize("dtype", DTYPES, ids=short)
+@pytest.mark.parametrize("head_dim", [64, 128, 256])
+def test_attention_everywhere(recorded, head_dim, dtype, backward):
+    if head_dim > widest_head(recorded.arch, dtype, backward=backward):
+        pytest.skip("no tile fits into registers")
+    for causal in (False, True):
+        launch_attention(head_dim, dtype, causal=causal, backward=backward)
+    check_dots(recorded, dtype)
+
+
+# ---- top-k ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("rows", "cols", "k", "dtype"),
+    [(8192, 576, 8, torch.bfloat16), (16, 128256, 64, torch.float32), (2, 128256, 5000, torch.bfloat16)],
+    ids=["many rows", "vocabulary", "sorted"],
+)
+def test_topk(recorded, rows, cols, k, dtype):
+    topk.topk_forward(torch.empty((rows, cols), dtype=dtype), k)
+    for kernel, args, kwargs in recorded.launches:
+        spec = dual_mode.specialise(kernel, args, kwargs, arch=recorded.arch)
+        code = dual_mode.compile(kernel, spec, recorded.arch).asm["amdgcn"]
+        assert fact(code, "vgpr_spill_count") == 0 and fact(code, "private_segment_fixed_size") == 0
+        if kernel is topk.select_kernel or kernel is topk.merge_kernel:
+            assert WIDE.search(code), kernel.fn.__name__
