@@ -25,6 +25,7 @@ with _importing_kernels():
     from course_kernels.rms_norm import add_rms_norm, rms_norm
     from course_kernels.rope import rope, rope_2d, rope_tables
     from course_kernels.softmax import softmax
+    from course_kernels.topk import topk
     from course_kernels.vector_add import vector_add
 
 __all__ = [
@@ -49,6 +50,7 @@ __all__ = [
     "set_backend",
     "silu_and_mul",
     "softmax",
+    "topk",
     "use_backend",
     "vector_add",
 ]
