@@ -18,6 +18,7 @@ else:
 
 with _importing_kernels():
     from course_kernels.activations import act_and_mul, activation, gelu_tanh_and_mul, silu_and_mul
+    from course_kernels.attention import flash_attention
     from course_kernels.dropout import dropout_add
     from course_kernels.layer_norm import add_layer_norm, layer_norm
     from course_kernels.matmul import matmul
@@ -36,6 +37,7 @@ __all__ = [
     "add_rms_norm",
     "current_backend",
     "dropout_add",
+    "flash_attention",
     "fp8_dtype",
     "gelu_tanh_and_mul",
     "info",

@@ -269,7 +269,7 @@ def flash_attention(
 ) -> Tensor | tuple[Tensor, Tensor]:
     """softmax(q k^T * sm_scale) v over the keys each query sees, and log-sum-exp of its scores; none: 0 and -inf"""
     sm_scale = q.shape[-1] ** -0.5 if sm_scale is None else sm_scale
-    k64, v64 = (x.double().repeat_interleave(q.shape[1] // x.shape[1], dim=1) for x in (k, v))
+    k64, v64 = (x.double().repeat_interleave(q.shape[1] // max(x.shape[1], 1), dim=1) for x in (k, v))
     visible = torch.ones(q.shape[2], k.shape[2], dtype=torch.bool, device=q.device)
     if causal:  # the last query sees the last key
         visible = visible.tril(k.shape[2] - q.shape[2])

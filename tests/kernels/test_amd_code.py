@@ -204,21 +204,3 @@ def test_attention_everywhere(recorded, head_dim, dtype, backward):
     for causal in (False, True):
         launch_attention(head_dim, dtype, causal=causal, backward=backward)
     check_dots(recorded, dtype)
-
-
-# ---- top-k ---------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("rows", "cols", "k", "dtype"),
-    [(8192, 576, 8, torch.bfloat16), (16, 128256, 64, torch.float32), (2, 128256, 5000, torch.bfloat16)],
-    ids=["many rows", "vocabulary", "sorted"],
-)
-def test_topk(recorded, rows, cols, k, dtype):
-    topk.topk_forward(torch.empty((rows, cols), dtype=dtype), k)
-    for kernel, args, kwargs in recorded.launches:
-        spec = dual_mode.specialise(kernel, args, kwargs, arch=recorded.arch)
-        code = dual_mode.compile(kernel, spec, recorded.arch).asm["amdgcn"]
-        assert fact(code, "vgpr_spill_count") == 0 and fact(code, "private_segment_fixed_size") == 0
-        if kernel is topk.select_kernel or kernel is topk.merge_kernel:
-            assert WIDE.search(code), kernel.fn.__name__

@@ -1,0 +1,346 @@
+"""Flash attention: softmax(q k^T * sm_scale) v for every head, without the matrix of scores ever leaving the chip.
+
+    s[i, j] = sm_scale * sum_d q[i, d] * k[j, d],   lse[i] = log sum_j exp(s[i, j]),   p = exp(s - lse),   o = p v
+
+over the keys that row i sees: all of them, or with `causal` those up to j = i + Sk - Sq, so that the last query sees
+the last key.  Keys come in blocks; with each, a row's maximum may rise, and what was summed so far is rescaled (online
+softmax).  exp(x) is exp2(x log2 e), and log2 e is folded into sm_scale, so that one instruction remains.
+
+Backward, from p, recomputed block by block, and delta[i] = sum_d o[i, d] * do[i, d]:
+
+    ds = p * (do v^T - delta) * sm_scale,    dq = ds k,    dk = ds^T q,    dv = p^T do
+
+| tensor | shape          | dtype                                                                              |
+|--------|----------------|------------------------------------------------------------------------------------|
+| q, o   | (B, H, Sq, D)  | float32, float16 or bfloat16, the same for all; D up to 256                        |
+| k, v   | (B, KH, Sk, D) | grouped-query attention: H / KH query heads in a row share one head of k and v     |
+| lse    | (B, H, Sq)     | float32, natural logarithm                                                         |
+
+Written out in PyTorch's operations the scores are written and read again several times: B * H * Sq * Sk elements each.
+Fused, q, k, v and o are all that moves, k and v once for each BLOCK_M rows of q.  Scores, sums and o stay in float32; p
+is rounded to the dtype of v, as operand of the matrix unit.
+
+Dao, "FlashAttention-2: Faster Attention with Better Parallelism and Work Partitioning", 2023.
+"""
+
+import math
+
+import torch
+import triton
+import triton.language as tl
+from torch.autograd.function import once_differentiable
+
+from . import checks, launch, reference
+from ._tile_order import grouped_tile
+from .backend import uses_triton
+
+MAX_HEAD_DIM = 256
+LOG2_E = tl.constexpr(1.4426950408889634)
+LN_2 = tl.constexpr(0.6931471805599453)
+
+
+@triton.jit
+def _load_tile(ptr, stride, offs, rows, HEAD_DIM: tl.constexpr, BLOCK_D: tl.constexpr, MASKED: tl.constexpr):
+    """Rows `offs` of a matrix with `rows` rows of HEAD_DIM elements, padded with zeros. Not MASKED: all exist."""
+    offs_d = tl.arange(0, BLOCK_D)[None, :]
+    ptrs = ptr + offs[:, None].to(tl.int64) * stride + offs_d
+    if MASKED:
+        return tl.load(ptrs, mask=(offs[:, None] < rows) & (offs_d < HEAD_DIM), other=0.0)
+    if HEAD_DIM < BLOCK_D:
+        return tl.load(ptrs, mask=offs_d < HEAD_DIM, other=0.0)
+    return tl.load(ptrs)
+
+
+@triton.jit
+def _store_tile(ptr, tile, offs, rows, HEAD_DIM: tl.constexpr, BLOCK_D: tl.constexpr):
+    """Store rows `offs` of a contiguous matrix."""
+    offs_d = tl.arange(0, BLOCK_D)[None, :]
+    ptrs = ptr + offs[:, None].to(tl.int64) * HEAD_DIM + offs_d
+    tl.store(ptrs, tile.to(ptr.dtype.element_ty), mask=(offs[:, None] < rows) & (offs_d < HEAD_DIM))
+
+
+@triton.jit
+def _keys_seen(offs_m, seq_q, seq_k, CAUSAL: tl.constexpr):
+    """How many keys, from the first, each row sees; none or fewer where there are more queries than keys."""
+    return tl.minimum(offs_m + 1 + seq_k - seq_q, seq_k) if CAUSAL else offs_m * 0 + seq_k
+
+
+@triton.jit
+def _load_lse(lse_ptr, offs_m, seq_q):
+    """lse in units of log 2; +inf where there is none, so that exp2(s - lse) is 0."""
+    lse = tl.load(lse_ptr + offs_m, mask=offs_m < seq_q, other=float("inf"))
+    return tl.where(lse == -float("inf"), float("inf"), lse * LOG2_E)
+
+
+@triton.jit
+def _attend(
+    acc, row_max, row_sum, q, k_ptr, v_ptr, stride_kn, stride_vn, keys_seen, seq_k, scale, start, end,
+    HEAD_DIM: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_D: tl.constexpr, MASKED: tl.constexpr,
+):  # fmt: skip
+    """Take keys start .. end into the running output, maximum (in units of log 2) and sum of each row."""
+    for start_n in range(start, end, BLOCK_N):
+        offs_n = start_n + tl.arange(0, BLOCK_N)
+        k = _load_tile(k_ptr, stride_kn, offs_n, seq_k, HEAD_DIM, BLOCK_D, MASKED)
+        scores = tl.dot(q, k.T, input_precision="ieee")
+        if MASKED:
+            scores = tl.where(offs_n[None, :] < keys_seen[:, None], scores * scale, -float("inf"))
+            new_max = tl.maximum(row_max, tl.max(scores, axis=1))
+            centre = tl.where(new_max == -float("inf"), 0.0, new_max)  # a row that saw nothing yet: -inf - -inf is NaN
+            p = tl.exp2(scores - centre[:, None])
+        else:
+            new_max = tl.maximum(row_max, tl.max(scores, axis=1) * scale)
+            centre = new_max
+            p = tl.exp2(scores * scale - centre[:, None])  # one multiply-add and one exponential an element
+        rescale = tl.exp2(row_max - centre)
+        row_sum = row_sum * rescale + tl.sum(p, axis=1)
+        row_max = new_max
+        v = _load_tile(v_ptr, stride_vn, offs_n, seq_k, HEAD_DIM, BLOCK_D, MASKED)
+        acc = tl.dot(p.to(v.dtype), v, acc * rescale[:, None], input_precision="ieee")
+    return acc, row_max, row_sum
+
+
+@triton.jit
+def flash_attention_kernel(
+    q_ptr, k_ptr, v_ptr, o_ptr, lse_ptr,
+    stride_qb, stride_qh, stride_qm, stride_kb, stride_kh, stride_kn, stride_vb, stride_vh, stride_vn,
+    kv_heads, seq_q, seq_k, sm_scale,
+    GROUP: tl.constexpr, HEAD_DIM: tl.constexpr, CAUSAL: tl.constexpr, HEADS_AT_A_TIME: tl.constexpr,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_D: tl.constexpr,
+):  # fmt: skip
+    """One program, BLOCK_M queries of one head: whole blocks of keys unmasked, then the rest masked."""
+    tiles = tl.cdiv(seq_q, BLOCK_M)
+    head, tile = grouped_tile(tl.program_id(0), tl.num_programs(0) // tiles, tiles, HEADS_AT_A_TIME)
+    start_m = (tiles - 1 - tile) * BLOCK_M  # causal: the last rows have the most keys, so they begin first
+    head = head.to(tl.int64)
+    batch, q_head = head // (kv_heads * GROUP), head % (kv_heads * GROUP)
+    kv_head = q_head // GROUP
+    q_ptr += batch * stride_qb + q_head * stride_qh
+    k_ptr += batch * stride_kb + kv_head * stride_kh
+    v_ptr += batch * stride_vb + kv_head * stride_vh
+
+    offs_m = start_m + tl.arange(0, BLOCK_M)
+    keys_seen = _keys_seen(offs_m, seq_q, seq_k, CAUSAL)
+    seen_by_first = max(_keys_seen(start_m, seq_q, seq_k, CAUSAL), 0)
+    seen_by_last = _keys_seen(start_m + BLOCK_M - 1, seq_q, seq_k, CAUSAL)
+    whole = seen_by_first // BLOCK_N * BLOCK_N  # keys in blocks that every row sees
+
+    q = _load_tile(q_ptr, stride_qm, offs_m, seq_q, HEAD_DIM, BLOCK_D, True)
+    acc = tl.zeros((BLOCK_M, BLOCK_D), tl.float32)
+    row_max = tl.full((BLOCK_M,), -float("inf"), tl.float32)
+    row_sum = tl.zeros((BLOCK_M,), tl.float32)
+    running = acc, row_max, row_sum
+    inputs = q, k_ptr, v_ptr, stride_kn, stride_vn, keys_seen, seq_k, sm_scale * LOG2_E
+    running = _attend(*running, *inputs, 0, whole, HEAD_DIM, BLOCK_N, BLOCK_D, False)
+    acc, row_max, row_sum = _attend(*running, *inputs, whole, seen_by_last, HEAD_DIM, BLOCK_N, BLOCK_D, True)
+
+    safe_sum = tl.where(row_sum == 0.0, 1.0, row_sum)  # a row without a key: output 0, lse -inf
+    _store_tile(o_ptr + head * seq_q * HEAD_DIM, acc / safe_sum[:, None], offs_m, seq_q, HEAD_DIM, BLOCK_D)
+    lse = (row_max + tl.log2(safe_sum)) * LN_2
+    tl.store(lse_ptr + head * seq_q + offs_m, lse, mask=offs_m < seq_q)
+
+
+@triton.jit
+def flash_attention_dq_kernel(
+    q_ptr, k_ptr, v_ptr, o_ptr, do_ptr, lse_ptr, delta_ptr, dq_ptr,
+    stride_qb, stride_qh, stride_qm, stride_kb, stride_kh, stride_kn, stride_vb, stride_vh, stride_vn,
+    kv_heads, seq_q, seq_k, sm_scale,
+    GROUP: tl.constexpr, HEAD_DIM: tl.constexpr, CAUSAL: tl.constexpr, HEADS_AT_A_TIME: tl.constexpr,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_D: tl.constexpr,
+):  # fmt: skip
+    """One program, BLOCK_M queries of one head: their dq, and their delta for the kernel that follows."""
+    tiles = tl.cdiv(seq_q, BLOCK_M)
+    head, tile = grouped_tile(tl.program_id(0), tl.num_programs(0) // tiles, tiles, HEADS_AT_A_TIME)
+    start_m = (tiles - 1 - tile) * BLOCK_M
+    head = head.to(tl.int64)
+    batch, q_head = head // (kv_heads * GROUP), head % (kv_heads * GROUP)
+    kv_head = q_head // GROUP
+    q_ptr += batch * stride_qb + q_head * stride_qh
+    k_ptr += batch * stride_kb + kv_head * stride_kh
+    v_ptr += batch * stride_vb + kv_head * stride_vh
+    of_head = head * seq_q * HEAD_DIM
+
+    offs_m = start_m + tl.arange(0, BLOCK_M)
+    q = _load_tile(q_ptr, stride_qm, offs_m, seq_q, HEAD_DIM, BLOCK_D, True)
+    o = _load_tile(o_ptr + of_head, HEAD_DIM, offs_m, seq_q, HEAD_DIM, BLOCK_D, True)
+    do = _load_tile(do_ptr + of_head, HEAD_DIM, offs_m, seq_q, HEAD_DIM, BLOCK_D, True)
+    delta = tl.sum(o.to(tl.float32) * do.to(tl.float32), axis=1)
+    tl.store(delta_ptr + head * seq_q + offs_m, delta, mask=offs_m < seq_q)
+    lse = _load_lse(lse_ptr + head * seq_q, offs_m, seq_q)
+
+    keys_seen = _keys_seen(offs_m, seq_q, seq_k, CAUSAL)
+    dq = tl.zeros((BLOCK_M, BLOCK_D), tl.float32)
+    for start_n in range(0, _keys_seen(start_m + BLOCK_M - 1, seq_q, seq_k, CAUSAL), BLOCK_N):
+        offs_n = start_n + tl.arange(0, BLOCK_N)
+        k = _load_tile(k_ptr, stride_kn, offs_n, seq_k, HEAD_DIM, BLOCK_D, True)
+        v = _load_tile(v_ptr, stride_vn, offs_n, seq_k, HEAD_DIM, BLOCK_D, True)
+        scores = tl.dot(q, k.T, input_precision="ieee") * (sm_scale * LOG2_E) - lse[:, None]
+        p = tl.exp2(tl.where(offs_n[None, :] < keys_seen[:, None], scores, -float("inf")))
+        ds = p * (tl.dot(do, v.T, input_precision="ieee") - delta[:, None])
+        dq = tl.dot(ds.to(k.dtype), k, dq, input_precision="ieee")
+    _store_tile(dq_ptr + of_head, dq * sm_scale, offs_m, seq_q, HEAD_DIM, BLOCK_D)
+
+
+@triton.jit
+def _query_gradients(
+    dk, dv, k, v, q_ptr, do_ptr, lse_ptr, delta_ptr, stride_qm, start, seq_q, seq_k, scale, offs_n,
+    HEAD_DIM: tl.constexpr, CAUSAL: tl.constexpr,
+    BLOCK_M: tl.constexpr, BLOCK_D: tl.constexpr,
+):  # fmt: skip
+    """What the queries from `start` on of one head add to dk, less its factor sm_scale, and to dv."""
+    for start_m in range(start, seq_q, BLOCK_M):
+        offs_m = start_m + tl.arange(0, BLOCK_M)
+        q = _load_tile(q_ptr, stride_qm, offs_m, seq_q, HEAD_DIM, BLOCK_D, True)
+        do = _load_tile(do_ptr, HEAD_DIM, offs_m, seq_q, HEAD_DIM, BLOCK_D, True)
+        lse = _load_lse(lse_ptr, offs_m, seq_q)
+        delta = tl.load(delta_ptr + offs_m, mask=offs_m < seq_q, other=0.0)
+        scores = tl.dot(k, q.T, input_precision="ieee") * scale - lse[None, :]
+        keys_seen = _keys_seen(offs_m, seq_q, seq_k, CAUSAL)
+        p = tl.exp2(tl.where(offs_n[:, None] < keys_seen[None, :], scores, -float("inf")))
+        dv = tl.dot(p.to(do.dtype), do, dv, input_precision="ieee")
+        ds = p * (tl.dot(v, do.T, input_precision="ieee") - delta[None, :])
+        dk = tl.dot(ds.to(q.dtype), q, dk, input_precision="ieee")
+    return dk, dv
+
+
+@triton.jit
+def flash_attention_dkv_kernel(
+    q_ptr, k_ptr, v_ptr, do_ptr, lse_ptr, delta_ptr, dk_ptr, dv_ptr,
+    stride_qb, stride_qh, stride_qm, stride_kb, stride_kh, stride_kn, stride_vb, stride_vh, stride_vn,
+    kv_heads, seq_q, seq_k, sm_scale,
+    GROUP: tl.constexpr, HEAD_DIM: tl.constexpr, CAUSAL: tl.constexpr, HEADS_AT_A_TIME: tl.constexpr,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_D: tl.constexpr,
+):  # fmt: skip
+    """One program, BLOCK_N keys of one head: dk and dv, summed over the query heads that share it, in a fixed order."""
+    tiles = tl.cdiv(seq_k, BLOCK_N)
+    head, tile = grouped_tile(tl.program_id(0), tl.num_programs(0) // tiles, tiles, HEADS_AT_A_TIME)
+    head = head.to(tl.int64)
+    batch, kv_head = head // kv_heads, head % kv_heads
+    offs_n = tile * BLOCK_N + tl.arange(0, BLOCK_N)
+    k_ptr += batch * stride_kb + kv_head * stride_kh
+    v_ptr += batch * stride_vb + kv_head * stride_vh
+    k = _load_tile(k_ptr, stride_kn, offs_n, seq_k, HEAD_DIM, BLOCK_D, True)
+    v = _load_tile(v_ptr, stride_vn, offs_n, seq_k, HEAD_DIM, BLOCK_D, True)
+
+    dk = tl.zeros((BLOCK_N, BLOCK_D), tl.float32)
+    dv = tl.zeros((BLOCK_N, BLOCK_D), tl.float32)
+    start = max(tile * BLOCK_N + seq_q - seq_k, 0) if CAUSAL else 0  # the first query that sees one of these keys
+    for i in range(GROUP):
+        rows = (head * GROUP + i) * seq_q
+        dk, dv = _query_gradients(
+            dk, dv, k, v, q_ptr + batch * stride_qb + (kv_head * GROUP + i) * stride_qh, do_ptr + rows * HEAD_DIM,
+            lse_ptr + rows, delta_ptr + rows, stride_qm, start, seq_q, seq_k, sm_scale * LOG2_E, offs_n,
+            HEAD_DIM, CAUSAL, BLOCK_M, BLOCK_D,
+        )  # fmt: skip
+    of_head = head * seq_k * HEAD_DIM
+    _store_tile(dk_ptr + of_head, dk * sm_scale, offs_n, seq_k, HEAD_DIM, BLOCK_D)
+    _store_tile(dv_ptr + of_head, dv, offs_n, seq_k, HEAD_DIM, BLOCK_D)
+
+
+def flash_attention_forward(q, k, v, causal, sm_scale):
+    """o and lse. q: (B, H, Sq, D); k, v: (B, KH, Sk, D); none empty, but for Sk = 0; sm_scale not negative."""
+    batch, heads, seq_q, head_dim = q.shape
+    kv_heads, seq_k = k.shape[1:3]
+    o = torch.empty(q.shape, dtype=q.dtype, device=q.device)
+    lse = torch.empty(q.shape[:3], dtype=torch.float32, device=q.device)
+    strides = *q.stride()[:3], *k.stride()[:3], *v.stride()[:3]
+    grid, meta = launch.attention(q)
+    with torch.cuda.device_of(q):
+        flash_attention_kernel[grid](
+            q, k, v, o, lse, *strides, kv_heads, seq_q, seq_k, sm_scale,
+            GROUP=heads // kv_heads, HEAD_DIM=head_dim, CAUSAL=causal, **meta,
+        )  # fmt: skip
+    return o, lse
+
+
+def flash_attention_backward(do, q, k, v, o, lse, causal, sm_scale):
+    """dq, dk and dv. do: shape of q, contiguous; o and lse: of the forward pass."""
+    (_, heads, seq_q, head_dim), (_, kv_heads, seq_k, _) = q.shape, k.shape
+    dq, dk, dv = (torch.empty(x.shape, dtype=x.dtype, device=x.device) for x in (q, k, v))
+    delta = torch.empty_like(lse)
+    numbers = *q.stride()[:3], *k.stride()[:3], *v.stride()[:3], kv_heads, seq_q, seq_k, sm_scale
+    constants = {"GROUP": heads // kv_heads, "HEAD_DIM": head_dim, "CAUSAL": causal}
+    with torch.cuda.device_of(q):
+        grid, meta = launch.attention_backward(q)
+        flash_attention_dq_kernel[grid](q, k, v, o, do, lse, delta, dq, *numbers, **constants, **meta)
+        grid, meta = launch.attention_backward(k)
+        meta["BLOCK_M"], meta["BLOCK_N"] = meta["BLOCK_N"], meta["BLOCK_M"]  # here it is the keys that stay
+        flash_attention_dkv_kernel[grid](q, k, v, do, lse, delta, dk, dv, *numbers, **constants, **meta)
+    return dq, dk, dv
+
+
+class FlashAttention(torch.autograd.Function):
+    """o and lse, of which only o is differentiable."""
+
+    @staticmethod
+    def forward(ctx, q, k, v, causal, sm_scale):
+        o, lse = flash_attention_forward(q, k, v, causal, sm_scale)
+        ctx.save_for_backward(q, k, v, o, lse)
+        ctx.causal, ctx.sm_scale = causal, sm_scale
+        ctx.mark_non_differentiable(lse)
+        return o, lse
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, do, _dlse):
+        dq, dk, dv = flash_attention_backward(do.contiguous(), *ctx.saved_tensors, ctx.causal, ctx.sm_scale)
+        return dq, dk, dv, None, None
+
+
+def flash_attention(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    *,
+    causal: bool = False,
+    sm_scale: float | None = None,
+    return_lse: bool = False,
+) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
+    """softmax(q k^T * sm_scale) v for every head; differentiable in q, k and v.
+
+    Args:
+        q: (B, H, Sq, D); float32, float16 or bfloat16; D up to 256, of unit stride; any other strides.
+        k, v: (B, KH, Sk, D), dtype of q, their own strides; H a multiple of KH: query head h takes head h // (H / KH).
+        causal: query i sees the keys up to i + Sk - Sq only, so that the last query sees the last key.
+        sm_scale: factor of the scores; 1 / sqrt(D) if None.
+        return_lse: also return the logarithm of the sum of exponentials of each query's scores.
+
+    Returns:
+        o, or (o, lse). o: shape and dtype of q, contiguous. lse: (B, H, Sq), float32, natural logarithm; no gradient
+        flows through it. A query that sees no key gets zeros and -inf.
+
+    Raises:
+        TypeError: another dtype, or q, k and v of several.
+        ValueError: shapes that do not fit, D over 256, H not a multiple of KH, sm_scale not finite, tensors on
+            different devices, or strides other than the above.
+    """
+    checks.floating(q=q, k=k, v=v)
+    checks.rank(4, "(batch, heads, tokens, head_dim)", q=q, k=k, v=v)
+    checks.same_shape_and_dtype(k=k, v=v)
+    _check_heads(q, k)
+    checks.unit_stride(q=q, k=k, v=v)
+    sm_scale = _scale(sm_scale, q.shape[-1])
+    if q.numel() == 0 or k.numel() == 0 or not uses_triton(q):
+        return reference.flash_attention(q, k, v, causal=causal, sm_scale=sm_scale, return_lse=return_lse)
+    if sm_scale < 0:  # the kernels take the maximum before they scale
+        q, sm_scale = -q, -sm_scale
+    o, lse = FlashAttention.apply(q, k, v, causal, sm_scale)
+    return (o, lse) if return_lse else o
+
+
+def _check_heads(q, k):
+    (batch, heads, _, head_dim), kv_heads = q.shape, k.shape[1]
+    checks.shape((batch, kv_heads, k.shape[2], head_dim), k=k)
+    if q.dtype != k.dtype:
+        raise TypeError(f"q and k must have one dtype, got {q.dtype} and {k.dtype}; convert one with .to()")
+    if head_dim > MAX_HEAD_DIM:
+        raise ValueError(f"head_dim must be at most {MAX_HEAD_DIM}, got {head_dim}")
+    if heads % max(kv_heads, 1) or (heads and not kv_heads):
+        raise ValueError(f"q's {heads} heads must be a multiple of the {kv_heads} heads of k and v")
+
+
+def _scale(sm_scale, head_dim):
+    if sm_scale is None:
+        return head_dim**-0.5 if head_dim else 1.0
+    if not math.isfinite(sm_scale):
+        raise ValueError(f"sm_scale must be finite, got {sm_scale}")
+    return float(sm_scale)
