@@ -20,7 +20,8 @@ attention = importlib.import_module("course_kernels.attention")
 softmax, activations, dropout, quant = (
     importlib.import_module(f"course_kernels.{family}") for family in ("softmax", "activations", "dropout", "quant")
 )
-NARROW = re.compile(r"(?:global|buffer)_(?:load|store)_(?:dword|b32|dwordx2|b64|dwordx3|b96|ushort|u16|short|d16\w*)\b")
+NARROW = re.compile(r"(?:global|buffer)_(?:load|store)_(?:dwordx2|b64|dwordx3|b96)\b")
+SINGLE = re.compile(r"(?:global|buffer)_(?:load|store)_(?:dword|b32|ushort|u16|short|b16|d16\w*)\b")
 WIDE = re.compile(r"(?:global|buffer)_load_(?:dwordx4|b128)")
 
 
@@ -69,8 +70,10 @@ def check(recorded, cols):
         if cols % 16:
             continue  # every other row begins off a 16-byte boundary: no wide load is possible
         assert WIDE.search(code), name
-        if not any(part in name for part in ("statistics", "long_backward", "fp8")):  # these also move smaller things
+        if "fp8" not in name:  # stores a byte where it loads two or four
             assert not NARROW.search(code), f"{name}: {NARROW.search(code)[0]}"
+            singles = SINGLE.findall(code)  # a row's first element or its statistics, a column's sum; never a tile
+            assert len(singles) <= 5, f"{name}: {singles}"
 
 
 @pytest.mark.parametrize(("rows", "cols"), [(4096, 576), (2, 131072)], ids=["576", "131072"])
@@ -111,6 +114,20 @@ def test_no_spill_and_wide_loads_everywhere(recorded, cols, dtype, fused):
     if fused and recorded.arch in ("gfx942", "gfx950", "gfx1201"):
         launch_quant(max(rows, 512), cols, dtype, quant.fp8_dtype(recorded.arch))
     check(recorded, cols)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=short)
+@pytest.mark.parametrize("cols", [16383, 65536])
+def test_a_walked_row_is_read_back_by_the_threads_that_stored_it(recorded, cols, dtype):
+    """The second walk of a fused norm needs no barrier because its loads have the layout of the first walk's stores."""
+    x, weight = torch.empty(2, cols, dtype=dtype), torch.empty(cols)
+    rms_norm.rms_norm_forward(x, x, weight, 1e-6)
+    layer_norm.layer_norm_forward(x, x, weight, weight, 1e-5)
+    for kernel, args, kwargs in recorded.launches:
+        spec = dual_mode.specialise(kernel, args, kwargs, arch=recorded.arch)
+        code = dual_mode.compile(kernel, spec, recorded.arch).asm["ttgir"]
+        accesses = re.findall(r"(?:tt\.|buffer_)(?:load|store) .*?%new_residual_ptr.*?tensor<\d+x\w+, (#\w+)>", code)
+        assert len(accesses) == 2 and len(set(accesses)) == 1, kernel.fn.__name__
 
 
 # ---- kernels of the matrix units -----------------------------------------------------------------------------------
@@ -204,3 +221,21 @@ def test_attention_everywhere(recorded, head_dim, dtype, backward):
     for causal in (False, True):
         launch_attention(head_dim, dtype, causal=causal, backward=backward)
     check_dots(recorded, dtype)
+
+
+# ---- top-k ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("rows", "cols", "k", "dtype"),
+    [(8192, 576, 8, torch.bfloat16), (16, 128256, 64, torch.float32), (2, 128256, 5000, torch.bfloat16)],
+    ids=["many rows", "vocabulary", "sorted"],
+)
+def test_topk(recorded, rows, cols, k, dtype):
+    topk.topk_forward(torch.empty((rows, cols), dtype=dtype), k)
+    for kernel, args, kwargs in recorded.launches:
+        spec = dual_mode.specialise(kernel, args, kwargs, arch=recorded.arch)
+        code = dual_mode.compile(kernel, spec, recorded.arch).asm["amdgcn"]
+        assert fact(code, "vgpr_spill_count") == 0 and fact(code, "private_segment_fixed_size") == 0
+        if kernel is topk.select_kernel or kernel is topk.merge_kernel:
+            assert WIDE.search(code), kernel.fn.__name__
