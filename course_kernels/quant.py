@@ -193,6 +193,13 @@ def _checked_dtype(x: torch.Tensor, dtype: torch.dtype | None) -> torch.dtype:
     return native
 
 
+def _runs_kernel(x: torch.Tensor, dtype: torch.dtype) -> bool:
+    """As `uses_triton`, but the reference stands in for fnuz where Triton 3.6 or 3.7 interprets: they do not know it."""
+    if not uses_triton(x):
+        return False
+    return x.is_cuda or dtype != torch.float8_e4m3fnuz or [*map(int, triton.__version__.split(".")[:2])] >= [3, 8]
+
+
 def _check_group_size(group_size: int) -> None:
     if not isinstance(group_size, int) or isinstance(group_size, bool):
         raise TypeError(f"group_size must be an int, got {type(group_size).__name__}")
@@ -220,7 +227,7 @@ def quant_fp8_per_token(x: torch.Tensor, dtype: torch.dtype | None = None) -> tu
     checks.not_differentiable(x=x)
     x_rows = checks.rows_of(x=x)
     dtype = _checked_dtype(x, dtype)
-    if x.numel() == 0 or not uses_triton(x):
+    if x.numel() == 0 or not _runs_kernel(x, dtype):
         return reference.quant_fp8_per_token(x, dtype)
     q, scale = quant_fp8_forward(x_rows, x.shape[-1], dtype)
     return q.view(x.shape), scale.view(x.shape[:-1])
@@ -251,7 +258,7 @@ def quant_fp8_per_group(
     _check_group_size(group_size)
     x_rows = checks.rows_of(x=x)
     dtype = _checked_dtype(x, dtype)
-    if x.numel() == 0 or not uses_triton(x):
+    if x.numel() == 0 or not _runs_kernel(x, dtype):
         return reference.quant_fp8_per_group(x, group_size, dtype)
     q, scale = quant_fp8_forward(x_rows, group_size, dtype)
     return q.view(x.shape), scale.view(*x.shape[:-1], -1)
@@ -284,7 +291,7 @@ def act_mul_fp8_quant(
     _check_group_size(group_size)
     x_rows = checks.rows_of(x=x)
     dtype = _checked_dtype(x, dtype)
-    if x.numel() == 0 or not uses_triton(x):
+    if x.numel() == 0 or not _runs_kernel(x, dtype):
         return reference.act_mul_fp8_quant(x, kind, group_size, dtype)
     q, scale = act_mul_fp8_quant_forward(x_rows, kind, group_size, dtype)
     return q.view(*x.shape[:-1], -1), scale.view(*x.shape[:-1], -1)
