@@ -194,7 +194,7 @@ def _checked_dtype(x: torch.Tensor, dtype: torch.dtype | None) -> torch.dtype:
 
 
 def _runs_kernel(x: torch.Tensor, dtype: torch.dtype) -> bool:
-    """As `uses_triton`, but the reference stands in for fnuz where Triton 3.6 or 3.7 interprets: they do not know it."""
+    """As `uses_triton`, but the reference stands in for fnuz where Triton 3.6 or 3.7 interprets: those lack it."""
     if not uses_triton(x):
         return False
     return x.is_cuda or dtype != torch.float8_e4m3fnuz or [*map(int, triton.__version__.split(".")[:2])] >= [3, 8]
