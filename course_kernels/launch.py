@@ -19,7 +19,6 @@ MAX_THREADS = 1024  # of a workgroup
 ELEMENTS_PER_THREAD = 32  # of a tile held in registers; leaves room for the four other tiles of a backward pass
 TILE = 2048  # elements of a program that packs several short rows
 MAX_ROW = 8192  # a longer row is walked block by block: held whole, it would spill or run alone on its compute unit
-LONG_BLOCK = 8192  # elements of a long row at a time
 PROGRAMS = 1024  # short rows are packed only while the grid keeps at least so many programs
 MAX_ROUNDS = 64  # of a maximum over a row, one for each of the k largest: for a larger k the row is sorted
 DOT_BYTES = 128  # of a row of a matrix unit's operand at a time: a whole cache line
@@ -123,14 +122,22 @@ def resident_rows(x: torch.Tensor) -> tuple[tuple[int], dict[str, int]]:
     return (min(tiles, _resident(meta["num_warps"], gpu_of(x), RESIDENT_THREADS)),), meta
 
 
-def long_rows(x: torch.Tensor, block: int = LONG_BLOCK, vectors: int = 1) -> tuple[tuple[int], dict[str, int]]:
-    """Grid and parameters of a kernel in which a program walks along one row of x, BLOCK_N elements at a time.
+def long_rows(x: torch.Tensor, streams: int = 1, vectors: int = 1) -> tuple[tuple[int], dict[str, int]]:
+    """Grid and parameters of a kernel in which a program walks along one row of x, BLOCK_N elements at a time, twice.
 
-    `vectors` is how many 16-byte vectors of a 2-byte type a thread has: more for less to exchange between threads.
+    `streams` is how many tensors it reads: with two, larger blocks keep fewer rows under way, and those in the cache.
+    `vectors` is how many 16-byte vectors of a 2-byte type a thread takes: more where threads have more to exchange.
     """
-    rows, cols = x.shape
-    block_n = min(max(_next_power_of_2(cols) // 4, 2 * TILE), block)
-    return (rows,), {"BLOCK_N": block_n, "num_warps": _warps(block_n // (8 * vectors), gpu_of(x))}
+    gpu = gpu_of(x)
+    row = _next_power_of_2(x.shape[1])
+    largest = 4 * TILE * streams if gpu.wave == 32 else 4 * TILE  # 16 waves of 64 have 128 registers a thread
+    block_n = min(max(row // 4, min(2 * TILE * streams, row // 2)), largest)
+    return (x.shape[0],), {"BLOCK_N": block_n, "num_warps": _warps(block_n // (8 * vectors), gpu)}
+
+
+def long_sums(x: torch.Tensor) -> tuple[tuple[int], dict[str, int]]:
+    """Grid and parameters of a kernel in which a program walks along one row of x, once, and keeps sums only."""
+    return (x.shape[0],), {"BLOCK_N": TILE, "num_warps": _warps(TILE // 8, gpu_of(x))}
 
 
 def column_blocks(x: torch.Tensor) -> tuple[tuple[int, int], dict[str, int]]:
@@ -239,6 +246,27 @@ def _attention(x: torch.Tensor, block_m: int, block_n: int, threads: int) -> tup
 
 def _head_block(x: torch.Tensor) -> int:
     return max(_next_power_of_2(x.shape[-1]), 16)
+
+
+def paged_decode(q: torch.Tensor, kv_heads: int, tokens: int) -> tuple[tuple[int, int], dict[str, int]]:
+    """Grid and parameters of a kernel in which a program takes BLOCK_H heads that share keys, and a part of these.
+
+    q: (B, QH, D).  As many parts as fill the GPU, but of 256 keys at least where sequences have the given length.
+    """
+    gpu, (batch, heads, head_dim) = gpu_of(q), q.shape
+    block_d = max(_next_power_of_2(head_dim), 16)
+    group = heads // kv_heads
+    block_h = min(max(_next_power_of_2(group), 16), 64)  # the matrix units multiply 16 x 16 or more
+    programs = batch * kv_heads * _cdiv(group, block_h)
+    splits = min(_cdiv(4 * gpu.compute_units, programs), _cdiv(tokens, 256), 128)
+    meta = {
+        "BLOCK_H": block_h,
+        "BLOCK_N": 32 if q.dtype == torch.float32 or block_d > 128 else 64,
+        "BLOCK_D": block_d,
+        "num_warps": _warps(256 if gpu.wave == 64 else 128, gpu),
+        "num_stages": 1 if gpu.arch.startswith("gfx") else 2,
+    }
+    return (programs, splits), meta
 
 
 def _attention_tile(dtype: torch.dtype, block_d: int, gpu: Gpu) -> tuple[int, int, int]:

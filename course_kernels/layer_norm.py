@@ -20,8 +20,8 @@ registers is read twice.
 
 The mean of the squares minus the square of the mean would cancel to nothing where the mean is large.  So a row in
 registers is first centred, then squared; in a walked row every lane keeps a mean and a sum of squared deviations of its
-own (Welford), and these are combined at the end (Chan, Golub and LeVeque).  A mean in float32 is itself off by its last
-place, which a small rstd would magnify: `drift`, the mean of what is left, is subtracted too.
+own (Welford), and these are combined at the end (Chan, Golub and LeVeque).  Both begin by subtracting the row's first
+element, exactly or nearly so: a mean in float32 is off by its last place, and a large rstd would magnify that.
 
 Ba, Kiros and Hinton, "Layer Normalization", 2016; Welford, "Note on a method for calculating corrected sums of squares
 and products", 1962; Chan, Golub and LeVeque, "Algorithms for Computing the Sample Variance", 1983.  The partial rows of
@@ -39,23 +39,23 @@ from .backend import uses_triton
 
 
 @triton.jit
-def _load_sum(x_ptr, residual_ptr, offs_x, offs_r, mask):
+def _load_sum(x_ptr, residual_ptr, offs_x, offs_r, mask, EVICT: tl.constexpr):
     """x, or the rounded x + residual, in float32; masked lanes hold 0."""
-    x = tl.load(x_ptr + offs_x, mask=mask, other=0.0).to(tl.float32)
+    x = tl.load(x_ptr + offs_x, mask=mask, other=0.0, eviction_policy=EVICT).to(tl.float32)
     if residual_ptr is not None:
-        x += tl.load(residual_ptr + offs_r, mask=mask, other=0.0).to(tl.float32)
+        x += tl.load(residual_ptr + offs_r, mask=mask, other=0.0, eviction_policy=EVICT).to(tl.float32)
         x = x.to(x_ptr.dtype.element_ty).to(tl.float32)  # the next layer sees the rounded sum: normalise the same
     return x
 
 
 @triton.jit
-def _normalise(x, mask, cols, eps):
-    """x_hat and rstd of a tile of whole rows."""
+def _normalise(x, first, mask, cols, eps):
+    """x_hat and rstd of a tile of whole rows, given the first element of each."""
+    x = tl.where(mask, x - first, 0.0)
     mean = tl.sum(x, axis=1, keep_dims=True) / cols
     centred = tl.where(mask, x - mean, 0.0)  # without the mask each padded lane would add mean**2 to the variance
-    drift = tl.sum(centred, axis=1, keep_dims=True) / cols  # what rounding left in the mean
-    rstd = tl.rsqrt(tl.sum(centred * centred, axis=1, keep_dims=True) / cols - drift * drift + eps)
-    return (centred - drift) * rstd, rstd
+    rstd = tl.rsqrt(tl.sum(centred * centred, axis=1, keep_dims=True) / cols + eps)
+    return centred * rstd, rstd
 
 
 @triton.jit
@@ -68,12 +68,10 @@ def _welford(x, mask, mean, squares, share):
 
 @triton.jit
 def _combine(lane_mean, squares, count, cols, eps):
-    """The lanes' means and sums of squared deviations as mean, drift and rstd of the row."""
+    """The lanes' means and sums of squared deviations as mean and rstd of the row."""
     mean = tl.sum(lane_mean * count, axis=0) / cols
     centred = lane_mean - mean
-    drift = tl.sum(centred * count, axis=0) / cols
-    variance = tl.sum(squares + centred * centred * count, axis=0) / cols - drift * drift
-    return mean, drift, tl.rsqrt(variance + eps)
+    return mean, tl.rsqrt(tl.sum(squares + centred * centred * count, axis=0) / cols + eps)
 
 
 @triton.jit
@@ -89,10 +87,11 @@ def layer_norm_kernel(
     mask = (offs_m < rows) & mask_n
 
     offs_x, offs_r = offs_m * stride_xm + offs_n, offs_m * stride_rm + offs_n
-    x = _load_sum(x_ptr, residual_ptr, offs_x, offs_r, mask)
+    x = _load_sum(x_ptr, residual_ptr, offs_x, offs_r, mask, "")
     weight = tl.load(weight_ptr + offs_n, mask=mask_n, other=0.0).to(tl.float32)
     bias = tl.load(bias_ptr + offs_n, mask=mask_n, other=0.0).to(tl.float32)
-    x_hat, _ = _normalise(x, mask, cols, eps)
+    first = _load_sum(x_ptr, residual_ptr, offs_m * stride_xm, offs_m * stride_rm, offs_m < rows, "")
+    x_hat, _ = _normalise(x, first, mask, cols, eps)
     y = x_hat * weight + bias
 
     offs_y = offs_m * cols + offs_n  # what is allocated here is contiguous
@@ -110,29 +109,29 @@ def layer_norm_long_kernel(
     """One program, one row wider than BLOCK_N: first the statistics, then the result."""
     row = tl.program_id(0).to(tl.int64)
     offs = tl.arange(0, BLOCK_N)
+    first = _load_sum(x_ptr, residual_ptr, row * stride_xm, row * stride_rm, True, "")
     lane_mean = tl.zeros((BLOCK_N,), tl.float32)
     squares = tl.zeros((BLOCK_N,), tl.float32)
     for start in range(0, cols, BLOCK_N):
         offs_n = start + offs
         mask = offs_n < cols
-        x = _load_sum(x_ptr, residual_ptr, row * stride_xm + offs_n, row * stride_rm + offs_n, mask)
-        if residual_ptr is not None:
-            new_residual = x.to(new_residual_ptr.dtype.element_ty)
-            tl.store(new_residual_ptr + row * cols + offs_n, new_residual, mask=mask)
-        lane_mean, squares = _welford(x, mask, lane_mean, squares, BLOCK_N / (start + BLOCK_N))
-    mean, drift, rstd = _combine(lane_mean, squares, tl.cdiv(cols - offs, BLOCK_N), cols, eps)
+        offs_x, offs_r = row * stride_xm + offs_n, row * stride_rm + offs_n
+        x = _load_sum(x_ptr, residual_ptr, offs_x, offs_r, mask, "evict_last")  # stay cached for the second walk
+        lane_mean, squares = _welford(x - first, mask, lane_mean, squares, BLOCK_N / (start + BLOCK_N))
+    mean, rstd = _combine(lane_mean, squares, tl.cdiv(cols - offs, BLOCK_N), cols, eps)
 
-    if residual_ptr is not None:  # read the sum back: every thread what it has stored itself, so no barrier is needed
-        x_ptr, stride_xm = new_residual_ptr, cols
     for start in range(0, cols, BLOCK_N):
         offs_n = start + offs
         mask = offs_n < cols
-        offs_x = row * stride_xm + offs_n
-        x = tl.load(x_ptr + offs_x, mask=mask, other=0.0, eviction_policy="evict_first").to(tl.float32)
+        offs_x, offs_r = row * stride_xm + offs_n, row * stride_rm + offs_n
+        x = _load_sum(x_ptr, residual_ptr, offs_x, offs_r, mask, "evict_first")
         weight = tl.load(weight_ptr + offs_n, mask=mask, other=0.0).to(tl.float32)
         bias = tl.load(bias_ptr + offs_n, mask=mask, other=0.0).to(tl.float32)
-        y = (x - mean - drift) * rstd * weight + bias
+        y = (x - first - mean) * rstd * weight + bias
         tl.store(y_ptr + row * cols + offs_n, y.to(y_ptr.dtype.element_ty), mask=mask)
+        if residual_ptr is not None:
+            new_residual = x.to(new_residual_ptr.dtype.element_ty)
+            tl.store(new_residual_ptr + row * cols + offs_n, new_residual, mask=mask)
 
 
 @triton.jit
@@ -156,7 +155,8 @@ def layer_norm_backward_kernel(
         x = tl.load(x_ptr + offs_m * stride_xm + offs_n, mask=mask, other=0.0).to(tl.float32)
         dy = tl.load(dy_ptr + offs_y, mask=mask, other=0.0).to(tl.float32)
 
-        x_hat, rstd = _normalise(x, mask, cols, eps)  # cheaper than having stored mean and rstd
+        first = tl.load(x_ptr + offs_m * stride_xm, mask=offs_m < rows, other=0.0).to(tl.float32)
+        x_hat, rstd = _normalise(x, first, mask, cols, eps)  # cheaper than having stored mean and rstd
         g = dy * weight
         mean_g = tl.sum(g, axis=1, keep_dims=True) / cols
         projection = tl.sum(g * x_hat, axis=1, keep_dims=True) / cols
@@ -181,6 +181,7 @@ def layer_norm_long_statistics_kernel(
     """One program, one long row: the four numbers that its gradient needs, mean, rstd, mean(g) and mean(g * x_hat)."""
     row = tl.program_id(0).to(tl.int64)
     offs = tl.arange(0, BLOCK_N)
+    first = tl.load(x_ptr + row * stride_xm).to(tl.float32)
     lane_mean = tl.zeros((BLOCK_N,), tl.float32)
     squares = tl.zeros((BLOCK_N,), tl.float32)
     gs = tl.zeros((BLOCK_N,), tl.float32)
@@ -188,16 +189,16 @@ def layer_norm_long_statistics_kernel(
     for start in range(0, cols, BLOCK_N):
         offs_n = start + offs
         mask = offs_n < cols
-        x = tl.load(x_ptr + row * stride_xm + offs_n, mask=mask, other=0.0).to(tl.float32)
+        x = tl.load(x_ptr + row * stride_xm + offs_n, mask=mask, other=0.0).to(tl.float32) - first
         dy = tl.load(dy_ptr + row * cols + offs_n, mask=mask, other=0.0).to(tl.float32)
         g = dy * tl.load(weight_ptr + offs_n, mask=mask, other=0.0).to(tl.float32)
         lane_mean, squares = _welford(x, mask, lane_mean, squares, BLOCK_N / (start + BLOCK_N))
         gs += g
         products += g * x
 
-    mean, drift, rstd = _combine(lane_mean, squares, tl.cdiv(cols - offs, BLOCK_N), cols, eps)
+    mean, rstd = _combine(lane_mean, squares, tl.cdiv(cols - offs, BLOCK_N), cols, eps)
     mean_g = tl.sum(gs, axis=0) / cols
-    tl.store(statistics_ptr + row, mean + drift)
+    tl.store(statistics_ptr + row, first + mean)
     tl.store(statistics_ptr + rows + row, rstd)
     tl.store(statistics_ptr + 2 * rows + row, mean_g)
     tl.store(statistics_ptr + 3 * rows + row, (tl.sum(products, axis=0) / cols - mean * mean_g) * rstd)
@@ -242,12 +243,13 @@ def layer_norm_forward(x, residual, weight, bias, eps):
     new_residual = None if residual is None else torch.empty_like(y)
     tensors = x, residual, weight, bias, y, new_residual
     strides = x.stride(0), 0 if residual is None else residual.stride(0)
+    streams = 1 if residual is None else 2
     with torch.cuda.device_of(x):
         if cols <= launch.MAX_ROW:
             grid, meta = launch.whole_rows(x)
             layer_norm_kernel[grid](*tensors, *strides, rows, cols, eps, **meta)
         else:
-            grid, meta = launch.long_rows(x)
+            grid, meta = launch.long_rows(x, streams, vectors=2)
             layer_norm_long_kernel[grid](*tensors, *strides, cols, eps, **meta)
     return y, new_residual
 
@@ -264,7 +266,7 @@ def layer_norm_backward(dy, d_new_residual, x, weight, bias, eps):
             layer_norm_backward_kernel[grid](*tensors, x.stride(0), rows, cols, eps, **meta)
         else:
             statistics = torch.empty((4, rows), dtype=torch.float32, device=x.device)
-            grid, meta = launch.long_rows(x, launch.TILE)
+            grid, meta = launch.long_sums(x)
             layer_norm_long_statistics_kernel[grid](dy, x, weight, statistics, x.stride(0), rows, cols, eps, **meta)
 
             grid, meta = launch.column_blocks(x)

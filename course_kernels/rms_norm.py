@@ -32,11 +32,11 @@ from .backend import uses_triton
 
 
 @triton.jit
-def _load_sum(x_ptr, residual_ptr, offs_x, offs_r, mask):
+def _load_sum(x_ptr, residual_ptr, offs_x, offs_r, mask, EVICT: tl.constexpr):
     """x, or the rounded x + residual, in float32; masked lanes hold 0 and so add nothing to a sum of squares."""
-    x = tl.load(x_ptr + offs_x, mask=mask, other=0.0).to(tl.float32)
+    x = tl.load(x_ptr + offs_x, mask=mask, other=0.0, eviction_policy=EVICT).to(tl.float32)
     if residual_ptr is not None:
-        x += tl.load(residual_ptr + offs_r, mask=mask, other=0.0).to(tl.float32)
+        x += tl.load(residual_ptr + offs_r, mask=mask, other=0.0, eviction_policy=EVICT).to(tl.float32)
         x = x.to(x_ptr.dtype.element_ty).to(tl.float32)  # the next layer sees the rounded sum: normalise the same
     return x
 
@@ -54,7 +54,7 @@ def rms_norm_kernel(
     mask = (offs_m < rows) & mask_n
 
     offs_x, offs_r = offs_m * stride_xm + offs_n, offs_m * stride_rm + offs_n
-    x = _load_sum(x_ptr, residual_ptr, offs_x, offs_r, mask)
+    x = _load_sum(x_ptr, residual_ptr, offs_x, offs_r, mask, "")
     weight = tl.load(weight_ptr + offs_n, mask=mask_n, other=0.0).to(tl.float32)
     rstd = tl.rsqrt(tl.sum(x * x, axis=1, keep_dims=True) / cols + eps)  # cols, not BLOCK_N: padding is no element
     y = x * rstd * weight
@@ -77,22 +77,21 @@ def rms_norm_long_kernel(
     for start in range(0, cols, BLOCK_N):
         offs_n = start + tl.arange(0, BLOCK_N)
         mask = offs_n < cols
-        x = _load_sum(x_ptr, residual_ptr, row * stride_xm + offs_n, row * stride_rm + offs_n, mask)
-        if residual_ptr is not None:
-            new_residual = x.to(new_residual_ptr.dtype.element_ty)
-            tl.store(new_residual_ptr + row * cols + offs_n, new_residual, mask=mask)
+        offs_x, offs_r = row * stride_xm + offs_n, row * stride_rm + offs_n
+        x = _load_sum(x_ptr, residual_ptr, offs_x, offs_r, mask, "evict_last")  # stay cached for the second walk
         squares += x * x
     rstd = tl.rsqrt(tl.sum(squares, axis=0) / cols + eps)
 
-    if residual_ptr is not None:  # read the sum back: every thread what it has stored itself, so no barrier is needed
-        x_ptr, stride_xm = new_residual_ptr, cols
     for start in range(0, cols, BLOCK_N):
         offs_n = start + tl.arange(0, BLOCK_N)
         mask = offs_n < cols
-        offs_x = row * stride_xm + offs_n
-        x = tl.load(x_ptr + offs_x, mask=mask, other=0.0, eviction_policy="evict_first").to(tl.float32)
+        offs_x, offs_r = row * stride_xm + offs_n, row * stride_rm + offs_n
+        x = _load_sum(x_ptr, residual_ptr, offs_x, offs_r, mask, "evict_first")
         weight = tl.load(weight_ptr + offs_n, mask=mask, other=0.0).to(tl.float32)
         tl.store(y_ptr + row * cols + offs_n, (x * rstd * weight).to(y_ptr.dtype.element_ty), mask=mask)
+        if residual_ptr is not None:
+            new_residual = x.to(new_residual_ptr.dtype.element_ty)
+            tl.store(new_residual_ptr + row * cols + offs_n, new_residual, mask=mask)
 
 
 @triton.jit
@@ -185,12 +184,13 @@ def rms_norm_forward(x, residual, weight, eps):
     new_residual = None if residual is None else torch.empty_like(y)
     tensors = x, residual, weight, y, new_residual
     strides = x.stride(0), 0 if residual is None else residual.stride(0)
+    streams = 1 if residual is None else 2
     with torch.cuda.device_of(x):
-        if cols <= launch.MAX_ROW:
+        if cols < launch.MAX_ROW:  # at this width two walks over a cached row are already as fast as one
             grid, meta = launch.whole_rows(x)
             rms_norm_kernel[grid](*tensors, *strides, rows, cols, eps, **meta)
         else:
-            grid, meta = launch.long_rows(x)
+            grid, meta = launch.long_rows(x, streams)
             rms_norm_long_kernel[grid](*tensors, *strides, cols, eps, **meta)
     return y, new_residual
 
@@ -207,7 +207,7 @@ def rms_norm_backward(dy, d_new_residual, x, weight, eps):
             rms_norm_backward_kernel[grid](*tensors, x.stride(0), rows, cols, eps, **meta)
         else:
             rstd, projection = torch.empty((2, rows), dtype=torch.float32, device=x.device)
-            grid, meta = launch.long_rows(x, launch.TILE)
+            grid, meta = launch.long_sums(x)
             tensors = dy, x, weight, rstd, projection
             rms_norm_long_statistics_kernel[grid](*tensors, x.stride(0), cols, eps, **meta)
 

@@ -2,6 +2,7 @@
 
 import importlib
 import re
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -15,8 +16,10 @@ pytestmark = pytest.mark.skipif(dual_mode.env_interpret(), reason="TRITON_INTERP
 rms_norm, layer_norm, vector_add = (
     importlib.import_module(f"course_kernels.{family}") for family in ("rms_norm", "layer_norm", "vector_add")
 )
-matmul, topk = (importlib.import_module(f"course_kernels.{family}") for family in ("matmul", "topk"))
-attention = importlib.import_module("course_kernels.attention")
+matmul, topk, conv2d = (importlib.import_module(f"course_kernels.{f}") for f in ("matmul", "topk", "conv2d"))
+attention, paged_attention = (
+    importlib.import_module(f"course_kernels.{family}") for family in ("attention", "paged_attention")
+)
 softmax, activations, dropout, quant = (
     importlib.import_module(f"course_kernels.{family}") for family in ("softmax", "activations", "dropout", "quant")
 )
@@ -116,20 +119,6 @@ def test_no_spill_and_wide_loads_everywhere(recorded, cols, dtype, fused):
     check(recorded, cols)
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=short)
-@pytest.mark.parametrize("cols", [16383, 65536])
-def test_a_walked_row_is_read_back_by_the_threads_that_stored_it(recorded, cols, dtype):
-    """The second walk of a fused norm needs no barrier because its loads have the layout of the first walk's stores."""
-    x, weight = torch.empty(2, cols, dtype=dtype), torch.empty(cols)
-    rms_norm.rms_norm_forward(x, x, weight, 1e-6)
-    layer_norm.layer_norm_forward(x, x, weight, weight, 1e-5)
-    for kernel, args, kwargs in recorded.launches:
-        spec = dual_mode.specialise(kernel, args, kwargs, arch=recorded.arch)
-        code = dual_mode.compile(kernel, spec, recorded.arch).asm["ttgir"]
-        accesses = re.findall(r"(?:tt\.|buffer_)(?:load|store) .*?%new_residual_ptr.*?tensor<\d+x\w+, (#\w+)>", code)
-        assert len(accesses) == 2 and len(set(accesses)) == 1, kernel.fn.__name__
-
-
 # ---- kernels of the matrix units -----------------------------------------------------------------------------------
 
 MATRIX = re.compile(r"\bv_(?:mfma|wmma)_f32_")
@@ -211,6 +200,30 @@ def test_gradients_of_attention(recorded):
     check_dots(recorded, torch.bfloat16)
 
 
+def launch_decode(heads: int, head_dim: int, dtype: torch.dtype) -> None:
+    """Launch the paged attention kernels for one long sequence of a model with 8 heads in its cache."""
+    q, cache = torch.empty(1, heads, head_dim, dtype=dtype), torch.empty(64, 16, 8, head_dim, dtype=dtype)
+    table, lengths = torch.empty(1, 1000, dtype=torch.int32), torch.empty(1, dtype=torch.int32)
+    paged_attention.paged_decode_forward(q, cache, cache, table, lengths, 0.1)
+
+
+def test_paged_attention_of_llama(recorded):
+    launch_decode(32, 128, torch.bfloat16)
+    check_dots(SimpleNamespace(arch=recorded.arch, launches=recorded.launches[:1]), torch.bfloat16)
+    assert len(recorded.launches) == 2  # the second merges
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", DTYPES, ids=short)
+@pytest.mark.parametrize("head_dim", [64, 128, 256])
+@pytest.mark.parametrize("heads", [8, 32, 512])
+def test_paged_attention_everywhere(recorded, heads, head_dim, dtype):
+    if dtype == torch.float32 and not recorded.arch.startswith("gfx9") and (heads > 128 or head_dim > 64):
+        pytest.skip("no tile fits into registers")
+    launch_decode(heads, head_dim, dtype)
+    check_dots(SimpleNamespace(arch=recorded.arch, launches=recorded.launches[:1]), dtype)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("backward", [False, True], ids=["forward", "backward"])
 @pytest.mark.parametrize("dtype", DTYPES, ids=short)
@@ -239,3 +252,23 @@ def test_topk(recorded, rows, cols, k, dtype):
         assert fact(code, "vgpr_spill_count") == 0 and fact(code, "private_segment_fixed_size") == 0
         if kernel is topk.select_kernel or kernel is topk.merge_kernel:
             assert WIDE.search(code), kernel.fn.__name__
+
+
+# ---- convolution ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("channels", "taps", "dtype", "layout"),
+    [
+        (64, 3, torch.bfloat16, torch.channels_last),
+        (256, 1, torch.float32, torch.channels_last),
+        (3, 7, torch.float16, torch.contiguous_format),
+    ],
+    ids=["3x3", "1x1 in float32", "first layer"],
+)
+def test_conv2d(recorded, channels, taps, dtype, layout):
+    """The layers of a ResNet-50."""
+    x = torch.empty((32, channels, 56, 56), dtype=dtype).contiguous(memory_format=layout)
+    weight = torch.empty((64, channels, taps, taps), dtype=dtype).contiguous(memory_format=layout)
+    conv2d.conv2d_forward(x, weight, weight[:, 0, 0, 0].contiguous(), (1, 1), (taps // 2, taps // 2), (1, 1))
+    check_dots(recorded, dtype, aligned=layout == torch.channels_last)

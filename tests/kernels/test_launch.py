@@ -59,9 +59,14 @@ def test_every_matrix_is_covered_by_legal_programs(gpu, rows, cols, dtype):
         assert_legal(resident_meta, gpu)
         assert resident_meta["BLOCK_N"] >= cols and 1 <= resident <= rows
     else:
-        (programs,), meta = launch.long_rows(x)
-        assert_legal(meta, gpu)
-        assert programs == rows and meta["BLOCK_N"] <= cols
+        for (programs,), meta in (
+            launch.long_rows(x),
+            launch.long_rows(x, 2),
+            launch.long_rows(x, 2, 2),
+            launch.long_sums(x),
+        ):
+            assert_legal(meta, gpu)
+            assert programs == rows and meta["BLOCK_N"] <= cols
 
     (across, down), meta = launch.column_blocks(x)
     assert_legal(meta, gpu)
