@@ -19,6 +19,7 @@ else:
 with _importing_kernels():
     from course_kernels.activations import act_and_mul, activation, gelu_tanh_and_mul, silu_and_mul
     from course_kernels.attention import flash_attention
+    from course_kernels.conv2d import conv2d
     from course_kernels.dropout import dropout_add
     from course_kernels.layer_norm import add_layer_norm, layer_norm
     from course_kernels.matmul import matmul
@@ -35,6 +36,7 @@ __all__ = [
     "activation",
     "add_layer_norm",
     "add_rms_norm",
+    "conv2d",
     "current_backend",
     "dropout_add",
     "flash_attention",

@@ -279,3 +279,16 @@ def flash_attention(
     o = (torch.softmax(scores, dim=-1) * sees_any @ v64).to(q.dtype)
     lse = scores.detach().logsumexp(dim=-1).masked_fill(~sees_any[:, 0], -torch.inf).float()
     return (o, lse) if return_lse else o
+
+
+def conv2d(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: int | tuple[int, int] = 1,
+    padding: int | tuple[int, int] = 0,
+    dilation: int | tuple[int, int] = 1,
+) -> Tensor:
+    """The sum over channels and taps of shifted images times weights, plus bias; one group, nothing is flipped"""
+    bias = None if bias is None else bias.double()
+    return torch.nn.functional.conv2d(x.double(), weight.double(), bias, stride, padding, dilation).to(x.dtype)
