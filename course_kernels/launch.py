@@ -97,6 +97,24 @@ def whole_rows(x: torch.Tensor, tile: int = TILE) -> tuple[tuple[int], dict[str,
     return (_cdiv(rows, block_m),), meta
 
 
+def head_tiles(
+    seq_len: int, heads: int, head_dim: int, x: torch.Tensor, batch: int = 1
+) -> tuple[tuple[int, int], dict[str, int]]:
+    """Blocks of tokens and of heads, and parameters, of a kernel that holds BLOCK_H whole heads of BLOCK_T tokens.
+
+    Heads come first, since those of one token share what is loaded for it; tokens are added while programs are many.
+    """
+    block_d = _next_power_of_2(head_dim)
+    block_h = min(_next_power_of_2(heads), max(TILE // block_d, 1))
+    block_t = _rows_together(seq_len, block_h * block_d, TILE, batch * _cdiv(heads, block_h))
+    num_warps = _warps(block_t * block_h * block_d * x.itemsize // VECTOR_BYTES, gpu_of(x))
+    return (_cdiv(seq_len, block_t), _cdiv(heads, block_h)), {
+        "BLOCK_T": block_t,
+        "BLOCK_H": block_h,
+        "num_warps": num_warps,
+    }
+
+
 def row_groups(x: torch.Tensor, group_size: int) -> tuple[tuple[int], dict[str, int]]:
     """Grid and parameters of a kernel that cuts the rows into groups and holds the same group of BLOCK_M rows."""
     rows, cols = x.shape

@@ -56,7 +56,7 @@ def load_angles(cos_ptr, sin_ptr, row, table_rows, HALF: tl.constexpr, BLOCK_P: 
 
 @triton.jit
 def load_pairs(x_ptr, mask, NEOX: tl.constexpr, HALF: tl.constexpr, BLOCK_P: tl.constexpr):
-    """First and second element of each pair, in float32. x_ptr: (BLOCK_T, BLOCK_H, 1), where each rotated part begins."""
+    """First and second element of each pair, in float32. x_ptr: (BLOCK_T, BLOCK_H, 1), where its part begins."""
     if NEOX:
         offs_p = tl.arange(0, BLOCK_P)[None, None, :]
         mask = mask & (offs_p < HALF)
@@ -177,7 +177,7 @@ def rope_2d_kernel(
     height, width, heads,
     QUARTER: tl.constexpr, BLOCK_T: tl.constexpr, BLOCK_H: tl.constexpr, BLOCK_P: tl.constexpr,
 ):  # fmt: skip
-    """One program, BLOCK_H heads of BLOCK_T pixels of one image: half of each head turned by the row, half by the column."""
+    """One program, BLOCK_H heads of BLOCK_T pixels of one image: half a head turned by the row, half by the column."""
     pixels = height * width
     blocks = tl.cdiv(pixels, BLOCK_T)
     image = (tl.program_id(0) // blocks).to(tl.int64)
@@ -286,7 +286,7 @@ def rope_tables(
         device: None is PyTorch's current device.
 
     Returns:
-        (cos, sin): (P, rotary_dim / 2), float32; angle of pair i at position p, in radians: p * base^(-2i / rotary_dim).
+        (cos, sin): (P, rotary_dim / 2), float32; pair i at position p has p * base^(-2i / rotary_dim) radians.
 
     Raises:
         ValueError: a negative number of positions, rotary_dim not even or not above 0, or base not above 0.
