@@ -23,6 +23,7 @@ with _importing_kernels():
     from course_kernels.dropout import dropout_add
     from course_kernels.layer_norm import add_layer_norm, layer_norm
     from course_kernels.matmul import matmul
+    from course_kernels.paged_attention import paged_decode_attention
     from course_kernels.quant import act_mul_fp8_quant, fp8_dtype, quant_fp8_per_group, quant_fp8_per_token
     from course_kernels.rms_norm import add_rms_norm, rms_norm
     from course_kernels.rope import rope, rope_2d, rope_tables
@@ -45,6 +46,7 @@ __all__ = [
     "info",
     "layer_norm",
     "matmul",
+    "paged_decode_attention",
     "quant_fp8_per_group",
     "quant_fp8_per_token",
     "rms_norm",

@@ -316,9 +316,12 @@ def flash_attention(
     checks.floating(q=q, k=k, v=v)
     checks.rank(4, "(batch, heads, tokens, head_dim)", q=q, k=k, v=v)
     checks.same_shape_and_dtype(k=k, v=v)
-    _check_heads(q, k)
+    checks.shape((q.shape[0], k.shape[1], k.shape[2], q.shape[3]), k=k)
+    if q.dtype != k.dtype:
+        raise TypeError(f"q and k must have one dtype, got {q.dtype} and {k.dtype}; convert one with .to()")
+    check_heads(q.shape[1], k.shape[1], q.shape[3])
     checks.unit_stride(q=q, k=k, v=v)
-    sm_scale = _scale(sm_scale, q.shape[-1])
+    sm_scale = finite_scale(sm_scale, q.shape[-1])
     if q.numel() == 0 or k.numel() == 0 or not uses_triton(q):
         return reference.flash_attention(q, k, v, causal=causal, sm_scale=sm_scale, return_lse=return_lse)
     if sm_scale < 0:  # the kernels take the maximum before they scale
@@ -327,18 +330,24 @@ def flash_attention(
     return (o, lse) if return_lse else o
 
 
-def _check_heads(q, k):
-    (batch, heads, _, head_dim), kv_heads = q.shape, k.shape[1]
-    checks.shape((batch, kv_heads, k.shape[2], head_dim), k=k)
-    if q.dtype != k.dtype:
-        raise TypeError(f"q and k must have one dtype, got {q.dtype} and {k.dtype}; convert one with .to()")
+def check_heads(heads: int, kv_heads: int, head_dim: int) -> None:
+    """The heads of q are a multiple of those of k and v, and not too wide for the kernels.
+
+    Raises:
+        ValueError: they are not.
+    """
     if head_dim > MAX_HEAD_DIM:
         raise ValueError(f"head_dim must be at most {MAX_HEAD_DIM}, got {head_dim}")
     if heads % max(kv_heads, 1) or (heads and not kv_heads):
         raise ValueError(f"q's {heads} heads must be a multiple of the {kv_heads} heads of k and v")
 
 
-def _scale(sm_scale, head_dim):
+def finite_scale(sm_scale: float | None, head_dim: int) -> float:
+    """sm_scale, or what it is when none is given.
+
+    Raises:
+        ValueError: it is not finite.
+    """
     if sm_scale is None:
         return head_dim**-0.5 if head_dim else 1.0
     if not math.isfinite(sm_scale):

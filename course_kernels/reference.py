@@ -292,3 +292,21 @@ def conv2d(
     """The sum over channels and taps of shifted images times weights, plus bias; one group, nothing is flipped"""
     bias = None if bias is None else bias.double()
     return torch.nn.functional.conv2d(x.double(), weight.double(), bias, stride, padding, dilation).to(x.dtype)
+
+
+def paged_decode_attention(
+    q: Tensor,
+    k_cache: Tensor,
+    v_cache: Tensor,
+    block_table: Tensor,
+    seq_lens: Tensor,
+    *,
+    sm_scale: float | None = None,
+) -> Tensor:
+    """Attention of q[b] to the first seq_lens[b] tokens in the blocks that block_table[b] lists"""
+    o = torch.zeros(q.shape, dtype=q.dtype, device=q.device)
+    for b, length in enumerate(seq_lens.tolist()):
+        blocks = block_table[b, : -(-length // max(k_cache.shape[1], 1))].long()
+        k, v = (cache[blocks].flatten(0, 1)[:length].transpose(0, 1)[None] for cache in (k_cache, v_cache))
+        o[b] = flash_attention(q[b, None, :, None], k, v, sm_scale=sm_scale)[0, :, 0]
+    return o

@@ -1,0 +1,202 @@
+"""Attention to a paged cache: values, the split of a sequence, block tables in any order, unread entries, refusals."""
+
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from kernel_testing import assert_close
+
+import course_kernels
+from course_kernels import launch, reference
+
+TOLERANCE = {torch.float32: 1e-5, torch.float16: 2e-3, torch.bfloat16: 1e-2}  # p is rounded, and then o
+few_examples = settings(
+    max_examples=4, deadline=None, database=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+
+
+def inputs(device, dtype=torch.float32, *, lengths=(5, 40), heads=(4, 2), head_dim=16, block_size=16, seed=0):
+    """q, k_cache, v_cache, block_table, seq_lens: shuffled blocks, -1 past each sequence, NaN in what none uses."""
+    generator = torch.Generator().manual_seed(seed)
+    needed = [-(-length // block_size) for length in lengths]
+    order = torch.randperm(sum(needed) + 3, generator=generator)
+    table = torch.full((len(lengths), max(needed, default=0) + 2), -1)
+    for b, (start, count) in enumerate(zip([sum(needed[:i]) for i in range(len(needed))], needed)):
+        table[b, :count] = order[start : start + count]
+    shape = len(order), block_size, heads[1], head_dim
+    caches = [torch.randn(shape, generator=generator) for _ in range(2)]
+    for cache in caches:
+        cache[order[sum(needed) :]] = float("nan")
+        for b, length in enumerate(lengths):
+            if length % block_size:
+                cache[table[b, needed[b] - 1], length % block_size :] = float("nan")
+    q = torch.randn((len(lengths), heads[0], head_dim), generator=generator)
+    numbers = [x.to(device, dtype) for x in (q, *caches)]
+    return *numbers, table.to(device, torch.int32), torch.tensor(lengths, dtype=torch.int32, device=device)
+
+
+def decode(*args, **kwargs):
+    with course_kernels.use_backend("triton"):
+        return course_kernels.paged_decode_attention(*args, **kwargs)
+
+
+def check(args, **kwargs):
+    q, k_cache, v_cache, *rest = args
+    o = decode(*args, **kwargs)
+    assert o.shape == q.shape and o.dtype == q.dtype and o.is_contiguous()
+    want = reference.paged_decode_attention(q.double(), k_cache.double(), v_cache.double(), *rest, **kwargs)
+    assert not want.isnan().any()
+    assert_close(o, want, TOLERANCE[q.dtype])
+
+
+@pytest.fixture(params=[1, 2, 7])
+def splits(request, monkeypatch):
+    """So many parts of each sequence, some of them empty."""
+    real = launch.paged_decode
+
+    def paged_decode(*args):
+        (programs, _), meta = real(*args)
+        return (programs, request.param), meta | {"BLOCK_N": 16}
+
+    monkeypatch.setattr(launch, "paged_decode", paged_decode)
+
+
+@pytest.mark.parametrize("lengths", [(1,), (16,), (17, 300), (0, 64, 33), (0,)], ids=str)
+def test_values(lengths, dtype, device):
+    check(inputs(device, dtype, lengths=lengths))
+
+
+@pytest.mark.parametrize("lengths", [(1, 16, 17, 130, 0)], ids=str)
+def test_parts_of_a_sequence(lengths, dtype, device, splits):
+    check(inputs(device, dtype, lengths=lengths))
+
+
+@pytest.mark.parametrize("heads", [(1, 1), (8, 2), (9, 3), (48, 8), (80, 1)], ids=str)
+def test_groups_of_heads(heads, device):
+    check(inputs(device, lengths=(20, 3), heads=heads))
+
+
+@pytest.mark.parametrize("head_dim", [1, 80, 128, 256])
+def test_head_dimensions(head_dim, dtype, device):
+    check(inputs(device, dtype, lengths=(20, 7), head_dim=head_dim))
+
+
+@pytest.mark.parametrize("block_size", [1, 3, 64])
+def test_block_sizes(block_size, device):
+    check(inputs(device, lengths=(50, 7), block_size=block_size))
+
+
+@few_examples
+@given(st.lists(st.integers(0, 90), min_size=1, max_size=3), st.integers(1, 20), st.integers(1, 40), st.integers(0, 99))
+def test_any_lengths(device, splits, lengths, block_size, head_dim, seed):
+    check(inputs(device, lengths=tuple(lengths), block_size=block_size, head_dim=head_dim, seed=seed))
+
+
+def test_one_long_sequence_has_many_programs(device):
+    args = inputs(device, lengths=(3000,), heads=(2, 1))
+    (programs, splits), _ = launch.paged_decode(args[0], 1, 3000)
+    assert programs == 1 and splits == 12
+    check(args)
+
+
+def test_an_order_of_the_blocks_changes_nothing(device, splits):
+    q, k_cache, v_cache, table, lengths = inputs(device, lengths=(50, 70))
+    order = torch.randperm(len(k_cache), generator=torch.Generator().manual_seed(1)).to(device)
+    place = torch.argsort(order).to(table.dtype)
+    moved = torch.where(table >= 0, place[table.clamp(min=0).long()], table)
+    assert torch.equal(
+        decode(q, k_cache, v_cache, table, lengths), decode(q, k_cache[order], v_cache[order], moved, lengths)
+    )
+
+
+@pytest.mark.parametrize("garbage", [-1, 10**9])
+def test_unused_entries_are_not_read(garbage, device, splits):
+    q, k_cache, v_cache, table, lengths = inputs(device, lengths=(50, 0, 16))
+    expected = decode(q, k_cache, v_cache, table, lengths)
+    assert torch.equal(decode(q, k_cache, v_cache, table.masked_fill(table < 0, garbage), lengths), expected)
+
+
+def test_it_is_attention_to_the_last_row(dtype, device):
+    q, k_cache, v_cache, table, lengths = inputs(device, dtype, lengths=(30,), block_size=30)
+    k, v = (cache[table[0, :1].long()].transpose(1, 2) for cache in (k_cache, v_cache))
+    with course_kernels.use_backend("triton"):
+        o = course_kernels.flash_attention(q[:, :, None], k, v, causal=True)
+    assert_close(decode(q, k_cache, v_cache, table, lengths), o[:, :, 0], TOLERANCE[dtype])
+
+
+@pytest.mark.parametrize("sm_scale", [0.0, 2.0, -0.5])
+def test_scale_is_the_callers(sm_scale, device, splits):
+    check(inputs(device), sm_scale=sm_scale)
+
+
+def test_scores_thirty_times_as_large(device, splits):
+    q, *rest = inputs(device, torch.bfloat16, lengths=(100, 3), head_dim=64)
+    check((q * 30, *rest))
+
+
+def test_strided_caches_and_indices_of_64_bits(device):
+    q, k_cache, v_cache, table, lengths = inputs(device)
+    both = torch.stack([k_cache, v_cache], dim=2)  # k and v of a token side by side
+    wide = torch.cat([q, q], dim=-1)[..., : q.shape[-1]]
+    check((wide, both[:, :, 0], both[:, :, 1], table.long(), lengths.long()))
+
+
+def test_blocks_beyond_two_to_the_31_elements(device):
+    buffer = torch.empty(2**31 + 64, dtype=torch.float16, device=device)
+    cache = buffer.as_strided((3, 4, 1, 16), (2**30, 16, 16, 1))
+    cache.copy_(torch.randn(cache.shape))
+    q, table = torch.randn(1, 1, 16).to(device, torch.float16), torch.tensor([[2, 0]], device=device)
+    check((q, cache, cache, table, torch.tensor([7], device=device)))
+
+
+@pytest.mark.parametrize("spoil", [lambda a: a[0][:0], lambda a: a[0][:, :0]], ids=["no sequence", "no head"])
+def test_empty_tensors_give_empty_tensors(spoil, device):
+    args = inputs(device)
+    q = spoil(args)
+    assert decode(q, *args[1:3], args[3][: len(q)], args[4][: len(q)]).shape == q.shape
+
+
+def spoilt(index, change):
+    return lambda args: [change(x) if i == index else x for i, x in enumerate(args)]
+
+
+@pytest.mark.parametrize("backend", ["torch", "auto"])
+@pytest.mark.parametrize(
+    ("error", "message", "spoil"),
+    [
+        (TypeError, "q must be float32", spoilt(0, lambda q: q.double())),
+        (TypeError, "q and k_cache must have one dtype", spoilt(0, lambda q: q.half())),
+        (TypeError, "k_cache and v_cache must have one dtype", spoilt(2, lambda v: v.half())),
+        (TypeError, "block_table must be int32", spoilt(3, lambda table: table.float())),
+        (TypeError, "seq_lens must be int32", spoilt(4, lambda lengths: lengths.short())),
+        (ValueError, "q must have 3 dimensions", spoilt(0, lambda q: q[0])),
+        (ValueError, "k_cache must have 4 dimensions", spoilt(1, lambda k: k[0])),
+        (ValueError, "block_table must have 2 dimensions", spoilt(3, lambda table: table[0])),
+        (ValueError, "q and k_cache must have one shape", spoilt(0, lambda q: q[..., 1:])),
+        (ValueError, "3 heads must be a multiple of the 2", spoilt(0, lambda q: q[:, :3])),
+        (ValueError, "block_table must have shape", spoilt(3, lambda table: table[:1])),
+        (ValueError, "seq_lens must have shape", spoilt(4, lambda lengths: lengths[:1])),
+        (ValueError, "q needs a last dimension of stride 1", spoilt(0, lambda q: q.mT.contiguous().mT)),
+        (ValueError, "q requires grad", spoilt(0, lambda q: q.clone().requires_grad_())),
+    ],
+)
+def test_bad_arguments_are_named(error, message, spoil, backend, device, no_launch):
+    with course_kernels.use_backend(backend), pytest.raises(error, match=message):
+        course_kernels.paged_decode_attention(*spoil(inputs(device)))
+
+
+@pytest.mark.parametrize(
+    ("index", "place", "value", "message"),
+    [
+        (4, 0, -1, r"seq_lens\[0\] is -1"),
+        (4, 1, 81, r"seq_lens\[1\] is 81 but must be in \[0, 81\)"),
+        (3, (1, 2), -1, r"block_table\[1, 2\] is -1"),
+        (3, (0, 0), 7, r"block_table\[0, 0\] is 7 but must be in \[0, 7\)"),
+    ],
+)
+def test_bad_values_are_named(index, place, value, message, device, no_launch, monkeypatch):
+    monkeypatch.setenv("COURSE_KERNELS_CHECKS", "1")
+    args = inputs(device)
+    args[index][place] = value
+    with pytest.raises(ValueError, match=message):
+        course_kernels.paged_decode_attention(*args)
