@@ -129,10 +129,12 @@ def test_nbval_grades_exercises_and_solutions_but_no_lesson(checkout):
     change(checkout, "90.1", lambda code: code)
     change(checkout, "90.2", rounded_down)
     remember(checkout, "exercises", "print('mine')", "theirs")  # what a learner's cell prints is not compared
-    remember(checkout, "notebooks", "import os\nprint(os.environ.get('COURSE_STRICT'))", "None\n")
+    ask = "import os\nprint(os.environ.get('COURSE_STRICT'))"
+    remember(checkout, "notebooks", ask, "None\n")
+    remember(checkout, "solutions", ask, "1\n")
     folders = [str(checkout.path(folder)) for folder in ("exercises", "notebooks", "solutions")]
     counts, output = run_pytest(checkout, "--nbval", *folders)
-    assert counts == {"passed": 3 + 8 + 3, "failed": 1}, output
+    assert counts == {"passed": 3 + 8 + 4, "failed": 1}, output
     assert "%%exercise 90.2" in output
 
 
