@@ -196,10 +196,13 @@ def test_nothing_outside_the_view_is_used(shape, transpose_a, transpose_b, dtype
 
 
 @pytest.mark.parametrize("operand", ["a", "b"])
-@pytest.mark.parametrize("shape", [(3, 65), (65, 3)], ids=["rows", "terms"])
-def test_operands_beyond_two_to_the_31_elements(operand, shape, device):
-    """65 lines at a stride of 2**25: in int32 the last, and a step of 64 terms, would be negative."""
-    stride = (1, 2**25) if shape == (3, 65) else (2**25, 1)
+@pytest.mark.parametrize(
+    ("shape", "stride"),
+    [((65, 3), (2**25, 1)), ((3, 65), (1, 2**25)), ((3, 3), (1, 2**30))],
+    ids=["rows", "a step of 64 terms", "terms of a step"],
+)
+def test_operands_beyond_two_to_the_31_elements(operand, shape, stride, device):
+    """The last element is at 2**31 or beyond: in int32 that would be negative."""
     far = torch.empty(2**31 + 16, dtype=torch.float16, device=device).as_strided(shape, stride)
     far.copy_(randn(shape, torch.float16, device))
     near = randn((shape[1], 5), torch.float16, device, seed=1)
