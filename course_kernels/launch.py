@@ -274,12 +274,14 @@ def paged_decode(q: torch.Tensor, kv_heads: int, tokens: int) -> tuple[tuple[int
     gpu, (batch, heads, head_dim) = gpu_of(q), q.shape
     block_d = max(_next_power_of_2(head_dim), 16)
     group = heads // kv_heads
-    block_h = min(max(_next_power_of_2(group), 16), 64)  # the matrix units multiply 16 x 16 or more
+    radeon = gpu.arch.startswith("gfx1")  # operands take more of its registers
+    block_h = min(max(_next_power_of_2(group), 16), 16 if radeon else 64)  # matrix units take 16 x 16 or more
+    block_n = 32 if q.dtype == torch.float32 or block_d > 128 else 64
     programs = batch * kv_heads * _cdiv(group, block_h)
     splits = min(_cdiv(4 * gpu.compute_units, programs), _cdiv(tokens, 256), 128)
     meta = {
         "BLOCK_H": block_h,
-        "BLOCK_N": 32 if q.dtype == torch.float32 or block_d > 128 else 64,
+        "BLOCK_N": block_n // 2 if radeon else block_n,
         "BLOCK_D": block_d,
         "num_warps": _warps(256 if gpu.wave == 64 else 128, gpu),
         "num_stages": 1 if gpu.arch.startswith("gfx") else 2,
