@@ -191,7 +191,6 @@ def test_rows_beyond_two_to_the_31_elements(device, rounds):
         (ValueError, "one stride from row to row", lambda x: x.new_zeros(2, 3, 6)[:, :2], 1),
         (ValueError, "x requires grad", lambda x: x.requires_grad_(), 1),
     ],
-    ids=str,
 )
 def test_bad_arguments_are_named(error, message, spoil, k, backend, device, no_launch):
     x = spoil(randn((4, 6), torch.float32, device))
