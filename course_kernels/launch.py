@@ -297,10 +297,10 @@ def _attention_tile(dtype: torch.dtype, block_d: int, gpu: Gpu) -> tuple[int, in
     """
     if dtype == torch.float32:
         if gpu.arch.startswith("gfx9"):
-            return (64, 32, 256) if block_d <= 128 else (64, 16, 512)
+            return 64, 32 if block_d <= 128 else 16, 256 if block_d <= 64 else 512
         return (32, 16, 256) if block_d <= 64 else (16, 16, 256)  # no matrix units: operands take registers as well
     if gpu.arch.startswith("gfx9"):
-        return 128, 64 if block_d <= 128 else 32, 256 if block_d <= 64 else 512
+        return (128, 64, 256 if block_d <= 64 else 512) if block_d <= 128 else (64, 32, 256)
     if gpu.arch.startswith("gfx11"):
         return (128, 64, 256) if block_d <= 64 else (128, 16, 256) if block_d <= 128 else (64, 16, 512)
     if gpu.arch.startswith("gfx"):
