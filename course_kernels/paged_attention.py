@@ -36,6 +36,15 @@ def _load_slots(cache_ptr, stride_block, stride_slot, block, slot, mask, HEAD_DI
 
 
 @triton.jit
+def _heads_of_program(kv_heads, GROUP: tl.constexpr, BLOCK_H: tl.constexpr):
+    """Sequence and head of the cache (int64) of this program, and which of that head's GROUP query heads it takes."""
+    parts_of_group = tl.cdiv(GROUP, BLOCK_H)
+    part = tl.program_id(0) % parts_of_group
+    shared = (tl.program_id(0) // parts_of_group).to(tl.int64)
+    return shared // kv_heads, shared % kv_heads, part * BLOCK_H + tl.arange(0, BLOCK_H)
+
+
+@triton.jit
 def paged_decode_kernel(
     q_ptr, k_cache_ptr, v_cache_ptr, block_table_ptr, seq_lens_ptr, o_ptr, lse_ptr,
     stride_qb, stride_qh, stride_kb, stride_ks, stride_kh, stride_vb, stride_vs, stride_vh, stride_tb,
@@ -44,10 +53,7 @@ def paged_decode_kernel(
     BLOCK_H: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_D: tl.constexpr,
 ):  # fmt: skip
     """One program, one part of one sequence, for up to BLOCK_H query heads that share a head of the cache."""
-    parts_of_group = tl.cdiv(GROUP, BLOCK_H)
-    kv_head = (tl.program_id(0) // parts_of_group % kv_heads).to(tl.int64)
-    batch = (tl.program_id(0) // parts_of_group // kv_heads).to(tl.int64)
-    in_group = tl.program_id(0) % parts_of_group * BLOCK_H + tl.arange(0, BLOCK_H)
+    batch, kv_head, in_group = _heads_of_program(kv_heads, GROUP, BLOCK_H)
     mask_h = in_group < GROUP
     heads, offs_d = kv_head * GROUP + in_group, tl.arange(0, BLOCK_D)[None, :]
     mask_q = mask_h[:, None] & (offs_d < HEAD_DIM)
@@ -57,8 +63,7 @@ def paged_decode_kernel(
     seq_len = tl.load(seq_lens_ptr + batch).to(tl.int32)
     share = tl.cdiv(tl.cdiv(seq_len, splits), BLOCK_N) * BLOCK_N
     acc = tl.zeros((BLOCK_H, BLOCK_D), tl.float32)
-    row_max = tl.full((BLOCK_H,), -float("inf"), tl.float32)
-    row_sum = tl.zeros((BLOCK_H,), tl.float32)
+    row_max, row_sum = tl.full((BLOCK_H,), -float("inf"), tl.float32), tl.zeros((BLOCK_H,), tl.float32)
     for start_n in range(split * share, min((split + 1) * share, seq_len), BLOCK_N):
         offs_n = start_n + tl.arange(0, BLOCK_N)
         mask_n = offs_n < seq_len
