@@ -120,7 +120,8 @@ def row_groups(x: torch.Tensor, group_size: int) -> tuple[tuple[int], dict[str, 
     rows, cols = x.shape
     groups = _cdiv(cols, group_size)
     block_n = _next_power_of_2(min(group_size, cols))
-    block_m = _rows_together(rows, block_n, TILE, groups)
+    full = gpu_of(x).wave * VECTOR_BYTES // x.itemsize // block_n  # rows with a whole vector for each thread of a wave
+    block_m = max(_rows_together(rows, block_n, TILE, groups), min(full, _next_power_of_2(rows)))
     threads = 2 * block_m * block_n // ELEMENTS_PER_THREAD  # twice as many: a gated activation has two inputs
     meta = {"BLOCK_M": block_m, "BLOCK_N": block_n, "num_warps": _warps(threads, gpu_of(x))}
     return (_cdiv(rows, block_m) * groups,), meta
