@@ -14,7 +14,7 @@ from torch.overrides import TorchFunctionMode
 
 from course_lab import transport
 
-MARGIN = 4096  # elements on either side
+MARGIN = 1 << 18  # elements on either side: a stray store must not reach the next tensor
 _INTEGER = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 _POISON = {
     torch.float64: 0x7FF8_DEAD_0000_0001,

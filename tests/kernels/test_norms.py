@@ -147,6 +147,17 @@ def test_empty_tensors_give_empty_tensors(norm, shape, device):
     assert all(torch.count_nonzero(t.grad) == 0 for t in args)
 
 
+@pytest.mark.parametrize("cols", [1000, 20000])
+def test_the_rounded_sum_is_what_is_normalised(norm, cols, device):
+    """The next layer sees the rounded sum. Normalising the other is within tolerance, but differs everywhere."""
+    if "add" not in norm:
+        pytest.skip("no residual")
+    x, residual, *vectors = inputs(norm, randn((4, cols), torch.bfloat16, device))
+    y, new_residual = run(norm, (x, residual, *vectors))
+    alone, _ = run(norm.removeprefix("add_"), (new_residual, *vectors))
+    assert (y != alone).float().mean() < 0.01  # a compiler may contract multiply and add differently
+
+
 # ---- strides -------------------------------------------------------------------------------------------------------
 
 
