@@ -24,6 +24,7 @@ with _importing_kernels():
     from course_kernels.layer_norm import add_layer_norm, layer_norm
     from course_kernels.matmul import matmul
     from course_kernels.paged_attention import paged_decode_attention
+    from course_kernels.qkv import concat_qk, rope_concat_qk, split_qkv_rope
     from course_kernels.quant import act_mul_fp8_quant, fp8_dtype, quant_fp8_per_group, quant_fp8_per_token
     from course_kernels.rms_norm import add_rms_norm, rms_norm
     from course_kernels.rope import rope, rope_2d, rope_tables
@@ -37,6 +38,7 @@ __all__ = [
     "activation",
     "add_layer_norm",
     "add_rms_norm",
+    "concat_qk",
     "conv2d",
     "current_backend",
     "dropout_add",
@@ -52,10 +54,12 @@ __all__ = [
     "rms_norm",
     "rope",
     "rope_2d",
+    "rope_concat_qk",
     "rope_tables",
     "set_backend",
     "silu_and_mul",
     "softmax",
+    "split_qkv_rope",
     "topk",
     "use_backend",
     "vector_add",

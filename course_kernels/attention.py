@@ -317,8 +317,7 @@ def flash_attention(
     checks.rank(4, "(batch, heads, tokens, head_dim)", q=q, k=k, v=v)
     checks.same_shape_and_dtype(k=k, v=v)
     checks.shape((q.shape[0], k.shape[1], k.shape[2], q.shape[3]), k=k)
-    if q.dtype != k.dtype:
-        raise TypeError(f"q and k must have one dtype, got {q.dtype} and {k.dtype}; convert one with .to()")
+    checks.same_dtype(q=q, k=k)
     check_heads(q.shape[1], k.shape[1], q.shape[3])
     checks.unit_stride(q=q, k=k, v=v)
     sm_scale = finite_scale(sm_scale, q.shape[-1])

@@ -36,10 +36,22 @@ def same_shape_and_dtype(**pair: torch.Tensor) -> None:
     (name_a, a), (name_b, b) = pair.items()
     if a.shape != b.shape:
         raise ValueError(f"{name_a} and {name_b} must have one shape, got {tuple(a.shape)} and {tuple(b.shape)}")
-    if a.dtype != b.dtype:
-        raise TypeError(
-            f"{name_a} and {name_b} must have one dtype, got {a.dtype} and {b.dtype}; convert one with .to()"
-        )
+    same_dtype(**pair)
+
+
+def same_dtype(**tensors: torch.Tensor) -> None:
+    """All have one dtype.
+
+    Raises:
+        TypeError: they do not.
+    """
+    (first_name, first), *others = tensors.items()
+    for name, tensor in others:
+        if tensor.dtype != first.dtype:
+            raise TypeError(
+                f"{first_name} and {name} must have one dtype, got {first.dtype} and {tensor.dtype}; "
+                "convert one with .to()"
+            )
 
 
 def contiguous(**tensors: torch.Tensor) -> None:

@@ -22,6 +22,7 @@ MAX_ROW = 8192  # a longer row is walked block by block: held whole, it would sp
 PROGRAMS = 1024  # short rows are packed only while the grid keeps at least so many programs
 MAX_ROUNDS = 64  # of a maximum over a row, one for each of the k largest: for a larger k the row is sorted
 DOT_BYTES = 128  # of a row of a matrix unit's operand at a time: a whole cache line
+LINE_BYTES = 128  # of a cache line
 RESIDENT_THREADS = 256  # of a compute unit, when programs loop over tiles: more only make more partial sums
 
 
@@ -98,21 +99,53 @@ def whole_rows(x: torch.Tensor, tile: int = TILE) -> tuple[tuple[int], dict[str,
 
 
 def head_tiles(
-    seq_len: int, heads: int, head_dim: int, x: torch.Tensor, batch: int = 1
+    seq_len: int, heads: int, head_dim: int, x: torch.Tensor, batch: int = 1, loads: int = 2
 ) -> tuple[tuple[int, int], dict[str, int]]:
     """Blocks of tokens and of heads, and parameters, of a kernel that holds BLOCK_H whole heads of BLOCK_T tokens.
 
     Heads come first, since those of one token share what is loaded for it; tokens are added while programs are many.
+    A head comes in so many `loads`: two halves where they are pairs. Each thread has a whole vector of each.
     """
     block_d = _next_power_of_2(head_dim)
     block_h = min(_next_power_of_2(heads), max(TILE // block_d, 1))
     block_t = _rows_together(seq_len, block_h * block_d, TILE, batch * _cdiv(heads, block_h))
-    num_warps = _warps(block_t * block_h * block_d * x.itemsize // VECTOR_BYTES, gpu_of(x))
+    num_warps = _warps(block_t * block_h * block_d * x.itemsize // (loads * VECTOR_BYTES), gpu_of(x))
     return (_cdiv(seq_len, block_t), _cdiv(heads, block_h)), {
         "BLOCK_T": block_t,
         "BLOCK_H": block_h,
         "num_warps": num_warps,
     }
+
+
+def head_groups(
+    seq_len: int, heads: tuple[int, ...], head_dim: int, x: torch.Tensor, batch: int = 1
+) -> tuple[tuple[int, int], dict[str, int]]:
+    """As `head_tiles`, where the heads are of several kinds, so many of each, and a program has one kind only.
+
+    As many heads together as leave at most a quarter of the lanes without one, while every compute unit has a program.
+    """
+    gpu, block_d = gpu_of(x), _next_power_of_2(head_dim)
+    for block_h in reversed([1 << i for i in range(max(TILE // block_d, 1).bit_length())]):
+        blocks = sum(_cdiv(kind, block_h) for kind in heads)
+        if 3 * blocks * block_h <= 4 * sum(heads) and batch * seq_len * blocks >= gpu.compute_units:
+            break
+    block_t = _rows_together(seq_len, block_h * block_d, TILE, batch * blocks)
+    threads = block_t * block_h * block_d * x.itemsize // (2 * VECTOR_BYTES)  # two loads, as in `head_tiles`
+    return (_cdiv(seq_len, block_t), blocks), {
+        "BLOCK_T": block_t,
+        "BLOCK_H": block_h,
+        "num_warps": _warps(threads, gpu),
+    }
+
+
+def copied_heads(meta: dict[str, int], x: torch.Tensor) -> int:
+    """How many elements of each head of a tile are copied at a time: a vector for each thread, or a line of the cache.
+
+    For heads, or parts of heads, that are wider than those the tile was made for.
+    """
+    threads = meta["num_warps"] * gpu_of(x).wave
+    heads = meta["BLOCK_T"] * meta["BLOCK_H"]
+    return max(threads * VECTOR_BYTES // x.itemsize // heads, LINE_BYTES // x.itemsize)
 
 
 def row_groups(x: torch.Tensor, group_size: int) -> tuple[tuple[int], dict[str, int]]:

@@ -105,8 +105,7 @@ def matmul(
     checks.rank(2, "(K, N)", b=b)
     if a.shape[1] != b.shape[0]:
         raise ValueError(f"a has {a.shape[1]} columns but b has {b.shape[0]} rows; they must be equal")
-    if a.dtype != b.dtype:
-        raise TypeError(f"a and b must have one dtype, got {a.dtype} and {b.dtype}; convert one with .to()")
+    checks.same_dtype(a=a, b=b)
     out_dtype = a.dtype if out_dtype is None else out_dtype
     if out_dtype not in checks.FLOATING:
         raise TypeError(f"out_dtype must be float32, float16 or bfloat16, got {out_dtype}")

@@ -310,3 +310,41 @@ def paged_decode_attention(
         k, v = (cache[blocks].flatten(0, 1)[:length].transpose(0, 1)[None] for cache in (k_cache, v_cache))
         o[b] = flash_attention(q[b, None, :, None], k, v, sm_scale=sm_scale)[0, :, 0]
     return o
+
+
+def split_qkv_rope(
+    qkv: Tensor,
+    cos: Tensor,
+    sin: Tensor,
+    positions: Tensor,
+    num_q_heads: int,
+    num_kv_heads: int,
+    head_dim: int,
+    *,
+    style: str = "neox",
+) -> tuple[Tensor, Tensor, Tensor]:
+    """(q, k, v) from rows of [all Q | all K | all V], q and k turned"""
+    heads = qkv.view(len(qkv), num_q_heads + 2 * num_kv_heads, head_dim)
+    q, k, v = heads.split([num_q_heads, num_kv_heads, num_kv_heads], dim=1)
+    return *(rotate_tokens(x, positions, cos, sin, style) for x in (q, k)), v.contiguous()
+
+
+def concat_qk(q1: Tensor, q2: Tensor, k1: Tensor, k2: Tensor) -> tuple[Tensor, Tensor]:
+    """(q, k): the two parts of each head side by side"""
+    return torch.cat([q1, q2], dim=-1), torch.cat([k1, k2], dim=-1)
+
+
+def rope_concat_qk(
+    q_nope: Tensor,
+    q_pe: Tensor,
+    k_nope: Tensor,
+    k_pe: Tensor,
+    positions: Tensor,
+    cos: Tensor,
+    sin: Tensor,
+    *,
+    style: str = "neox",
+) -> tuple[Tensor, Tensor]:
+    """(q, k): the two parts of each head side by side, the second turned"""
+    q_pe, k_pe = (rotate_tokens(x, positions, cos, sin, style) for x in (q_pe, k_pe))
+    return concat_qk(q_nope, q_pe, k_nope, k_pe)

@@ -94,6 +94,17 @@ def rotate_heads(x_ptr, y_ptr, cos, sin, mask, NEOX: tl.constexpr, HALF: tl.cons
 
 
 @triton.jit
+def turn_tokens(
+    x_ptr, y_ptr, cos_ptr, sin_ptr, positions_ptr, mask_t, mask, table_rows,
+    NEOX: tl.constexpr, HALF: tl.constexpr, BLOCK_P: tl.constexpr,
+):  # fmt: skip
+    """A tile of heads, turned to their tokens' positions. positions_ptr: (BLOCK_T, 1, 1); the rest: `rotate_heads`."""
+    row = tl.load(positions_ptr, mask=mask_t, other=0).to(tl.int64)
+    cos, sin = load_angles(cos_ptr, sin_ptr, row, table_rows, HALF, BLOCK_P)
+    rotate_heads(x_ptr, y_ptr, cos, sin, mask, NEOX, HALF, BLOCK_P)
+
+
+@triton.jit
 def copy_heads(x_ptr, y_ptr, mask, WIDTH: tl.constexpr, BLOCK_D: tl.constexpr):
     """WIDTH elements of each head of a tile, bit for bit."""
     for start in range(0, WIDTH, BLOCK_D):
@@ -243,7 +254,7 @@ def rope_2d_forward(x, cos_h, sin_h, cos_w, sin_w):
     """x, turned. x: (B, H * W, heads, D)."""
     y = torch.empty(x.shape, dtype=x.dtype, device=x.device)
     images, pixels, heads, head_dim = x.shape
-    blocks, meta = launch.head_tiles(pixels, heads, head_dim, x, images)
+    blocks, meta = launch.head_tiles(pixels, heads, head_dim, x, images, loads=4)
     with torch.cuda.device_of(x):
         rope_2d_kernel[(images * blocks[0], blocks[1])](
             x, y, cos_h, sin_h, cos_w, sin_w, *x.stride()[:3], *y.stride()[:3], len(cos_h), len(cos_w), heads,

@@ -20,6 +20,7 @@ matmul, topk, conv2d = (importlib.import_module(f"course_kernels.{f}") for f in 
 attention, paged_attention = (
     importlib.import_module(f"course_kernels.{family}") for family in ("attention", "paged_attention")
 )
+rope, qkv = (importlib.import_module(f"course_kernels.{family}") for family in ("rope", "qkv"))
 softmax, activations, dropout, quant = (
     importlib.import_module(f"course_kernels.{family}") for family in ("softmax", "activations", "dropout", "quant")
 )
@@ -117,6 +118,60 @@ def test_no_spill_and_wide_loads_everywhere(recorded, cols, dtype, fused):
     if fused and recorded.arch in ("gfx942", "gfx950", "gfx1201"):
         launch_quant(max(rows, 512), cols, dtype, quant.fp8_dtype(recorded.arch))
     check(recorded, cols)
+
+
+# ---- kernels of heads -----------------------------------------------------------------------------------------------
+
+NARROW_STORE = re.compile(r"(?:global|buffer)_store_(?!dwordx4|b128)\w+")
+
+
+def launch_heads(tokens: int, q_heads: int, kv_heads: int, head_dim: int, dtype: torch.dtype, style: str) -> None:
+    """Launch each kernel that moves heads, for a model's layer with such heads."""
+    x = torch.empty(tokens, q_heads + 2 * kv_heads, head_dim, dtype=dtype)
+    positions, cos = torch.empty(tokens, dtype=torch.int64), torch.empty(tokens, head_dim // 2)
+    rotation = rope.Rotation(style, "thd", head_dim, False)
+    rope.rope_forward(x, x, cos, cos, positions[None], None, None, rotation)
+    rope.rope_2d_forward(
+        x[None], *[torch.empty(64, head_dim // 4)] * 2, *[torch.empty(tokens // 64, head_dim // 4)] * 2
+    )
+    qkv.split_qkv_rope_forward(x.flatten(1), cos, cos, positions, q_heads, kv_heads, head_dim, style)
+    parts = [torch.empty(tokens, heads, width, dtype=dtype) for heads in (q_heads, 1) for width in (512, head_dim)]
+    qkv.concat_qk_forward(*parts, None, None, None, style)
+    qkv.concat_qk_forward(*parts, positions, cos, cos, style)
+
+
+def check_heads(recorded, *, wide=True):
+    """Every recorded launch: no spill, and heads come and go in whole vectors; tables and positions may be narrower."""
+    assert recorded.launches
+    for kernel, args, kwargs in recorded.launches:
+        name = kernel.fn.__name__
+        spec = dual_mode.specialise(kernel, args, kwargs, arch=recorded.arch)
+        code = dual_mode.compile(kernel, spec, recorded.arch).asm["amdgcn"]
+        assert fact(code, "vgpr_spill_count") == 0 and fact(code, "private_segment_fixed_size") == 0, name
+        if wide:
+            assert WIDE.search(code) and not NARROW_STORE.search(code), f"{name}: {NARROW_STORE.findall(code)}"
+
+
+@pytest.mark.parametrize("style", ["neox", "gptj"])
+@pytest.mark.parametrize("sizes", [(9, 3, 64), (32, 8, 128)], ids=["SmolLM2", "Llama 3"])
+def test_heads_of_a_prompt(recorded, sizes, style):
+    launch_heads(4096, *sizes, torch.bfloat16, style)
+    check_heads(recorded)
+
+
+@pytest.mark.parametrize("recorded", ["gfx942"], indirect=True)
+def test_heads_of_one_token_a_sequence(recorded):
+    launch_heads(64, 32, 8, 128, torch.bfloat16, "neox")
+    check_heads(recorded, wide=False)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("style", ["neox", "gptj"])
+@pytest.mark.parametrize("dtype", DTYPES, ids=short)
+@pytest.mark.parametrize("sizes", [(40, 8, 128), (12, 12, 80), (16, 16, 256)], ids=str)
+def test_heads_everywhere(recorded, sizes, dtype, style):
+    launch_heads(4096, *sizes, dtype, style)
+    check_heads(recorded, wide=sizes[-1] != 80)
 
 
 # ---- kernels of the matrix units -----------------------------------------------------------------------------------

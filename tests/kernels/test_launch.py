@@ -68,6 +68,12 @@ def test_every_matrix_is_covered_by_legal_programs(gpu, rows, cols, dtype):
             assert_legal(meta, gpu)
             assert programs == rows and meta["BLOCK_N"] <= cols
 
+    for heads in ((40,), (9, 3, 3), (16, 1)):
+        blocks, meta = launch.head_groups(rows, heads, min(cols, 512), x)
+        assert_legal(meta, gpu)
+        assert blocks == (math.ceil(rows / meta["BLOCK_T"]), sum(math.ceil(kind / meta["BLOCK_H"]) for kind in heads))
+        assert launch.copied_heads(meta, x) == triton.next_power_of_2(launch.copied_heads(meta, x))
+
     (across, down), meta = launch.column_blocks(x)
     assert_legal(meta, gpu)
     assert across * meta["BLOCK_N"] >= cols and 1 <= down <= rows
