@@ -23,6 +23,7 @@ import triton.language as tl
 from torch.autograd.function import once_differentiable
 
 from . import checks, launch, reference
+from ._torch_op import torch_op
 from .backend import uses_triton
 
 KINDS = ("silu", "gelu", "gelu_tanh", "relu")
@@ -134,6 +135,7 @@ def act_and_mul_backward_kernel(
     tl.store(dx_ptr + cols, (dy * activate(gate, KIND)).to(dx_ptr.dtype.element_ty), mask=mask)
 
 
+@torch_op(lambda x, kind: x.new_empty(x.shape))
 def activation_forward(x: torch.Tensor, kind: str) -> torch.Tensor:
     """f(x). x: (rows, cols)."""
     rows, cols = x.shape
@@ -144,6 +146,7 @@ def activation_forward(x: torch.Tensor, kind: str) -> torch.Tensor:
     return y
 
 
+@torch_op(lambda x, y, kind: None, mutates=("y",))
 def act_and_mul_forward(x: torch.Tensor, y: torch.Tensor, kind: str) -> None:
     """Write f(first half of x) * second half of x. x: (rows, 2 * cols); y: (rows, cols)."""
     rows, cols = y.shape
@@ -152,6 +155,7 @@ def act_and_mul_forward(x: torch.Tensor, y: torch.Tensor, kind: str) -> None:
         act_and_mul_kernel[grid](x, y, x.stride(0), y.stride(0), rows, cols, kind, **meta)
 
 
+@torch_op(lambda dy, x, kind: dy.new_empty(dy.shape))
 def activation_backward(dy: torch.Tensor, x: torch.Tensor, kind: str) -> torch.Tensor:
     """dx. dy: (rows, cols), contiguous; x: (rows, cols)."""
     rows, cols = dy.shape
@@ -162,6 +166,7 @@ def activation_backward(dy: torch.Tensor, x: torch.Tensor, kind: str) -> torch.T
     return dx
 
 
+@torch_op(lambda dy, x, kind: x.new_empty(x.shape))
 def act_and_mul_backward(dy: torch.Tensor, x: torch.Tensor, kind: str) -> torch.Tensor:
     """dx. dy: (rows, cols), contiguous; x: (rows, 2 * cols)."""
     rows, cols = dy.shape

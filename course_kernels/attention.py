@@ -32,6 +32,7 @@ from torch.autograd.function import once_differentiable
 
 from . import checks, launch, reference
 from ._tile_order import grouped_tile
+from ._torch_op import torch_op
 from .backend import uses_triton
 
 MAX_HEAD_DIM = 256
@@ -236,7 +237,10 @@ def flash_attention_dkv_kernel(
     _store_tile(dv_ptr + of_head, dv, offs_n, seq_k, HEAD_DIM, BLOCK_D)
 
 
-def flash_attention_forward(q, k, v, causal, sm_scale):
+@torch_op(lambda q, *_: (q.new_empty(q.shape), q.new_empty(q.shape[:3], dtype=torch.float32)))
+def flash_attention_forward(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool, sm_scale: float
+) -> tuple[torch.Tensor, torch.Tensor]:
     """o and lse. q: (B, H, Sq, D); k, v: (B, KH, Sk, D); none empty, but for Sk = 0; sm_scale not negative."""
     batch, heads, seq_q, head_dim = q.shape
     kv_heads, seq_k = k.shape[1:3]
@@ -252,7 +256,17 @@ def flash_attention_forward(q, k, v, causal, sm_scale):
     return o, lse
 
 
-def flash_attention_backward(do, q, k, v, o, lse, causal, sm_scale):
+@torch_op(lambda do, q, k, v, *_: tuple(x.new_empty(x.shape) for x in (q, k, v)))
+def flash_attention_backward(
+    do: torch.Tensor,
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    o: torch.Tensor,
+    lse: torch.Tensor,
+    causal: bool,
+    sm_scale: float,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """dq, dk and dv. do: shape of q, contiguous; o and lse: of the forward pass."""
     (_, heads, seq_q, head_dim), (_, kv_heads, seq_k, _) = q.shape, k.shape
     dq, dk, dv = (torch.empty(x.shape, dtype=x.dtype, device=x.device) for x in (q, k, v))

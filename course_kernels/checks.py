@@ -187,7 +187,12 @@ def not_differentiable(**tensors: torch.Tensor) -> None:
 
 
 def values_are_checked(tensor: torch.Tensor) -> bool:
-    """Whether to look at a tensor's values: on the CPU; on a GPU, which must wait for it, if the variable is 1."""
+    """Whether to look at a tensor's values: on the CPU; on a GPU, which must wait for it, if the variable is 1.
+
+    Not while `torch.compile` traces: there are no values yet, and what is traced does not look at them later.
+    """
+    if torch.compiler.is_compiling():
+        return False
     return tensor.device.type == "cpu" or (tensor.is_cuda and os.environ.get(VARIABLE) == "1")
 
 

@@ -20,12 +20,15 @@ write and read N * P * Q * C * R * S elements.  Channels last in x and weight, t
 Chetlur et al., "cuDNN: Efficient Primitives for Deep Learning", 2014.
 """
 
+from collections.abc import Sequence
+
 import torch
 import triton
 import triton.language as tl
 
 from . import checks, launch, reference
 from ._tile_order import grouped_tile, xcd_remap
+from ._torch_op import torch_op
 from .backend import uses_triton
 
 
@@ -69,20 +72,27 @@ def conv2d_kernel(
     tl.store(y_ptrs, acc.to(y_ptr.dtype.element_ty), mask=mask_m & mask_f)
 
 
+def _output(x, weight, _bias, stride, padding, dilation) -> torch.Tensor:
+    """Room for y."""
+    size = len(x), len(weight), *_output_size(x, weight, stride, padding, dilation)
+    channels_last = x.is_contiguous(memory_format=torch.channels_last) and not x.is_contiguous()
+    layout = torch.channels_last if channels_last else torch.contiguous_format
+    return torch.empty(size, dtype=x.dtype, device=x.device, memory_format=layout)
+
+
+@torch_op(_output)
 def conv2d_forward(
     x: torch.Tensor,
     weight: torch.Tensor,
     bias: torch.Tensor | None,
-    stride: tuple[int, int],
-    padding: tuple[int, int],
-    dilation: tuple[int, int],
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
 ) -> torch.Tensor:
     """x (N, C, H, W) with weight (F, C, R, S)."""
     (N, C, H, W), (F, _, R, S) = x.shape, weight.shape
-    P, Q = _output_size(x, weight, stride, padding, dilation)
-    channels_last = x.is_contiguous(memory_format=torch.channels_last) and not x.is_contiguous()
-    layout = torch.channels_last if channels_last else torch.contiguous_format
-    y = torch.empty((N, F, P, Q), dtype=x.dtype, device=x.device, memory_format=layout)
+    y = _output(x, weight, bias, stride, padding, dilation)
+    P, Q = y.shape[2:]
     grid, meta = launch.dot_tiles(x, N * P * Q, F, C)
     tensors, strides = (x, weight, bias, y), (*x.stride(), *weight.stride(), *y.stride())
     constants = R, S, *stride, *padding, *dilation, launch.dot_precision(x, allow_tf32=False)

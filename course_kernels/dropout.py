@@ -21,6 +21,7 @@ import triton.language as tl
 from torch.autograd.function import once_differentiable
 
 from . import checks, launch, reference
+from ._torch_op import torch_op
 from .backend import uses_triton
 
 
@@ -59,6 +60,7 @@ def dropout_add_kernel(
     tl.store(y_ptr + offs, y.to(y_ptr.dtype.element_ty), mask=mask)
 
 
+@torch_op(lambda x, residual, p, seed: x.new_empty(x.shape))
 def dropout_add_forward(x: torch.Tensor, residual: torch.Tensor | None, p: float, seed: int) -> torch.Tensor:
     """Dropped x, plus the residual if there is one. x, residual: (rows, cols)."""
     y = torch.empty(x.shape, dtype=x.dtype, device=x.device)

@@ -35,6 +35,7 @@ from torch.autograd.function import once_differentiable
 
 from . import checks, launch, reference
 from ._column_sum import column_sum
+from ._torch_op import torch_op
 from .backend import uses_triton
 
 
@@ -236,8 +237,11 @@ def layer_norm_long_backward_kernel(
     tl.store(dbias_rows_ptr + offs_p, dbias, mask=mask)
 
 
-def layer_norm_forward(x, residual, weight, bias, eps):
-    """y and, given a residual, x + residual. x, residual: (rows, cols)."""
+@torch_op(lambda x, residual, *_: [x.new_empty(x.shape) for _ in range(1 if residual is None else 2)])
+def layer_norm_forward(
+    x: torch.Tensor, residual: torch.Tensor | None, weight: torch.Tensor, bias: torch.Tensor, eps: float
+) -> list[torch.Tensor]:
+    """[y] or, given a residual, [y, x + residual]. x, residual: (rows, cols)."""
     rows, cols = x.shape
     y = torch.empty((rows, cols), dtype=x.dtype, device=x.device)
     new_residual = None if residual is None else torch.empty_like(y)
@@ -251,10 +255,18 @@ def layer_norm_forward(x, residual, weight, bias, eps):
         else:
             grid, meta = launch.long_rows(x, streams, vectors=2)
             layer_norm_long_kernel[grid](*tensors, *strides, cols, eps, **meta)
-    return y, new_residual
+    return [y] if residual is None else [y, new_residual]
 
 
-def layer_norm_backward(dy, d_new_residual, x, weight, bias, eps):
+@torch_op(lambda dy, d_new_residual, x, weight, bias, eps: tuple(t.new_empty(t.shape) for t in (dy, weight, bias)))
+def layer_norm_backward(
+    dy: torch.Tensor,
+    d_new_residual: torch.Tensor | None,
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    bias: torch.Tensor,
+    eps: float,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """dx, dweight, dbias. dy, d_new_residual: (rows, cols), contiguous, or None; x: the matrix that was normalised."""
     rows, cols = x.shape
     dx = torch.empty_like(dy)
@@ -281,10 +293,10 @@ class LayerNorm(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, x, residual, weight, bias, eps):
-        y, new_residual = layer_norm_forward(x, residual, weight, bias, eps)
-        ctx.save_for_backward(x if residual is None else new_residual, weight, bias)
+        y, *new_residual = layer_norm_forward(x, residual, weight, bias, eps)
+        ctx.save_for_backward(*new_residual or [x], weight, bias)
         ctx.eps = eps
-        return y if residual is None else (y, new_residual)
+        return (y, *new_residual) if new_residual else y
 
     @staticmethod
     @once_differentiable

@@ -24,6 +24,7 @@ import triton.language as tl
 
 from . import checks, launch, reference
 from ._tile_order import grouped_tile, xcd_remap
+from ._torch_op import torch_op
 from .activations import KINDS, activate
 from .backend import uses_triton
 
@@ -61,6 +62,7 @@ def matmul_kernel(
     tl.store(c_ptr + offs_m * N + offs_n, acc.to(c_ptr.dtype.element_ty), mask=mask_m & mask_n)
 
 
+@torch_op(lambda a, b, out_dtype, *_: a.new_empty((a.shape[0], b.shape[1]), dtype=out_dtype))
 def matmul_forward(
     a: torch.Tensor, b: torch.Tensor, out_dtype: torch.dtype, activation: str | None, allow_tf32: bool
 ) -> torch.Tensor:

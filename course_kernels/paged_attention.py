@@ -23,6 +23,7 @@ import triton
 import triton.language as tl
 
 from . import checks, launch, reference
+from ._torch_op import torch_op
 from .attention import LOG2_E, check_heads, finite_scale
 from .backend import uses_triton
 
@@ -107,7 +108,15 @@ def merge_parts_kernel(
     tl.store(o_ptr + row * HEAD_DIM + offs_d, o.to(o_ptr.dtype.element_ty), mask=offs_d < HEAD_DIM)
 
 
-def paged_decode_forward(q, k_cache, v_cache, block_table, seq_lens, sm_scale):
+@torch_op(lambda q, *_: q.new_empty(q.shape))
+def paged_decode_forward(
+    q: torch.Tensor,
+    k_cache: torch.Tensor,
+    v_cache: torch.Tensor,
+    block_table: torch.Tensor,
+    seq_lens: torch.Tensor,
+    sm_scale: float,
+) -> torch.Tensor:
     """o. Shapes as above; nothing empty."""
     (batch, heads, head_dim), (_, block_size, kv_heads, _) = q.shape, k_cache.shape
     o = torch.empty(q.shape, dtype=q.dtype, device=q.device)
@@ -127,6 +136,10 @@ def paged_decode_forward(q, k_cache, v_cache, block_table, seq_lens, sm_scale):
                 parts, lse, o, splits, HEAD_DIM=head_dim, BLOCK_S=block_s, BLOCK_D=meta["BLOCK_D"], num_warps=4
             )
     return o
+
+
+# An operator as well, since it reads seq_lens on the CPU, which nobody can trace.
+_reference = torch_op(lambda q, *_, **__: q.new_empty(q.shape))(reference.paged_decode_attention)
 
 
 def paged_decode_attention(
@@ -175,7 +188,7 @@ def paged_decode_attention(
     _check_values(k_cache, block_table, seq_lens)
     sm_scale = finite_scale(sm_scale, q.shape[-1])
     if min(x.numel() for x in (q, k_cache, block_table)) == 0 or not uses_triton(q):
-        return reference.paged_decode_attention(q, k_cache, v_cache, block_table, seq_lens, sm_scale=sm_scale)
+        return _reference(q, k_cache, v_cache, block_table, seq_lens, sm_scale=sm_scale)
     return paged_decode_forward(q, k_cache, v_cache, block_table, seq_lens, sm_scale)
 
 

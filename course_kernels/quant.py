@@ -28,6 +28,7 @@ import triton
 import triton.language as tl
 
 from . import checks, launch, reference
+from ._torch_op import torch_op
 from .activations import activate, check_gated_width, check_kind
 from .backend import uses_triton
 
@@ -124,6 +125,7 @@ def quant_fp8_long_kernel(
         _store_fp8(q_ptr + offs_n, x * inverse, mask, FP8_MAX)
 
 
+@torch_op(lambda x, group_size, dtype: _outputs(x, x.shape[1], group_size, dtype))
 def quant_fp8_forward(x: torch.Tensor, group_size: int, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
     """q (rows, cols) and scale (rows, groups). x: (rows, cols); group_size: at most launch.MAX_ROW, or cols."""
     q, scale = _outputs(x, x.shape[1], group_size, dtype)
@@ -138,7 +140,10 @@ def quant_fp8_forward(x: torch.Tensor, group_size: int, dtype: torch.dtype) -> t
     return q, scale
 
 
-def act_mul_fp8_quant_forward(x: torch.Tensor, kind: str, group_size: int, dtype: torch.dtype):
+@torch_op(lambda x, kind, group_size, dtype: _outputs(x, x.shape[1] // 2, group_size, dtype))
+def act_mul_fp8_quant_forward(
+    x: torch.Tensor, kind: str, group_size: int, dtype: torch.dtype
+) -> tuple[torch.Tensor, torch.Tensor]:
     """q (rows, cols) and scale (rows, groups). x: (rows, 2 * cols); group_size: at most launch.MAX_ROW."""
     rows, cols = x.shape[0], x.shape[1] // 2
     q, scale = _outputs(x, cols, group_size, dtype)

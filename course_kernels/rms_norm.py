@@ -28,6 +28,7 @@ from torch.autograd.function import once_differentiable
 
 from . import checks, launch, reference
 from ._column_sum import column_sum
+from ._torch_op import torch_op
 from .backend import uses_triton
 
 
@@ -177,8 +178,11 @@ def rms_norm_long_backward_kernel(
     tl.store(dweight_rows_ptr + tl.program_id(1).to(tl.int64) * cols + offs_n, dweight, mask=mask)
 
 
-def rms_norm_forward(x, residual, weight, eps):
-    """y and, given a residual, x + residual. x, residual: (rows, cols)."""
+@torch_op(lambda x, residual, weight, eps: [x.new_empty(x.shape) for _ in range(1 if residual is None else 2)])
+def rms_norm_forward(
+    x: torch.Tensor, residual: torch.Tensor | None, weight: torch.Tensor, eps: float
+) -> list[torch.Tensor]:
+    """[y] or, given a residual, [y, x + residual]. x, residual: (rows, cols)."""
     rows, cols = x.shape
     y = torch.empty((rows, cols), dtype=x.dtype, device=x.device)
     new_residual = None if residual is None else torch.empty_like(y)
@@ -192,10 +196,13 @@ def rms_norm_forward(x, residual, weight, eps):
         else:
             grid, meta = launch.long_rows(x, streams)
             rms_norm_long_kernel[grid](*tensors, *strides, cols, eps, **meta)
-    return y, new_residual
+    return [y] if residual is None else [y, new_residual]
 
 
-def rms_norm_backward(dy, d_new_residual, x, weight, eps):
+@torch_op(lambda dy, d_new_residual, x, weight, eps: (dy.new_empty(dy.shape), weight.new_empty(weight.shape)))
+def rms_norm_backward(
+    dy: torch.Tensor, d_new_residual: torch.Tensor | None, x: torch.Tensor, weight: torch.Tensor, eps: float
+) -> tuple[torch.Tensor, torch.Tensor]:
     """dx and dweight. dy, d_new_residual: (rows, cols), contiguous, or None; x: the matrix that was normalised."""
     rows, cols = x.shape
     dx = torch.empty_like(dy)
@@ -223,10 +230,10 @@ class RMSNorm(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, x, residual, weight, eps):
-        y, new_residual = rms_norm_forward(x, residual, weight, eps)
-        ctx.save_for_backward(x if residual is None else new_residual, weight)
+        y, *new_residual = rms_norm_forward(x, residual, weight, eps)
+        ctx.save_for_backward(*new_residual or [x], weight)
         ctx.eps = eps
-        return y if residual is None else (y, new_residual)
+        return (y, *new_residual) if new_residual else y
 
     @staticmethod
     @once_differentiable

@@ -31,6 +31,7 @@ import triton.language as tl
 from torch.autograd.function import once_differentiable
 
 from . import checks, launch, reference
+from ._torch_op import torch_op
 from .backend import uses_triton
 
 STYLES = ("neox", "gptj")
@@ -219,6 +220,7 @@ class Rotation(NamedTuple):
     nope_first: bool
 
 
+@torch_op(lambda *_: None, mutates=("y",))
 def rope_forward(
     x: torch.Tensor,
     y: torch.Tensor,
@@ -227,12 +229,13 @@ def rope_forward(
     positions: torch.Tensor | None,
     offsets: torch.Tensor | None,
     cu_seqlens: torch.Tensor | None,
-    rotation: Rotation,
-    *,
+    style: str,
+    layout: str,
+    rotary_dim: int,
+    nope_first: bool,
     inverse: bool = False,
 ) -> None:
     """Write x, turned, to y, which may be x. positions: (B, S); offsets: (B, S), or (sequences, T) with cu_seqlens."""
-    style, layout, rotary_dim, nope_first = rotation
     plain = x.shape[-1] - rotary_dim
     x_view, y_view = batch_first(x, layout), batch_first(y, layout)
     batch, seq_len, heads, head_dim = x_view.shape
@@ -250,7 +253,30 @@ def rope_forward(
         )  # fmt: skip
 
 
-def rope_2d_forward(x, cos_h, sin_h, cos_w, sin_w):
+@torch_op(lambda dy, *_: dy.new_empty(dy.shape))
+def rope_backward(
+    dy: torch.Tensor,
+    cos: torch.Tensor,
+    sin: torch.Tensor,
+    positions: torch.Tensor | None,
+    offsets: torch.Tensor | None,
+    cu_seqlens: torch.Tensor | None,
+    style: str,
+    layout: str,
+    rotary_dim: int,
+    nope_first: bool,
+) -> torch.Tensor:
+    """dx: dy, turned back."""
+    dx = torch.empty(dy.shape, dtype=dy.dtype, device=dy.device)
+    dy = dy if dy.stride(-1) == 1 else dy.contiguous()
+    rope_forward(dy, dx, cos, sin, positions, offsets, cu_seqlens, style, layout, rotary_dim, nope_first, True)
+    return dx
+
+
+@torch_op(lambda x, *_: x.new_empty(x.shape))
+def rope_2d_forward(
+    x: torch.Tensor, cos_h: torch.Tensor, sin_h: torch.Tensor, cos_w: torch.Tensor, sin_w: torch.Tensor
+) -> torch.Tensor:
     """x, turned. x: (B, H * W, heads, D)."""
     y = torch.empty(x.shape, dtype=x.dtype, device=x.device)
     images, pixels, heads, head_dim = x.shape
@@ -273,16 +299,13 @@ class Rope(torch.autograd.Function):
         y = x if inplace else torch.empty(x.shape, dtype=x.dtype, device=x.device)
         if inplace:
             ctx.mark_dirty(x)
-        rope_forward(x, y, cos, sin, positions, offsets, cu_seqlens, rotation)
+        rope_forward(x, y, cos, sin, positions, offsets, cu_seqlens, *rotation)
         return y
 
     @staticmethod
     @once_differentiable
     def backward(ctx, dy):
-        dx = torch.empty(dy.shape, dtype=dy.dtype, device=dy.device)
-        dy = dy if dy.stride(-1) == 1 else dy.contiguous()
-        rope_forward(dy, dx, *ctx.saved_tensors, ctx.rotation, inverse=True)
-        return dx, *(None,) * 7
+        return rope_backward(dy, *ctx.saved_tensors, *ctx.rotation), *(None,) * 7
 
 
 def rope_tables(
@@ -458,7 +481,10 @@ def rope(
         )
         return x.copy_(y) if inplace else y
     views = _index_views(x, layout, **index)
-    return Rope.apply(x, cos, sin, *views, cu_seqlens, Rotation(style, layout, rotary_dim, nope_first), inplace)
+    rotation = Rotation(style, layout, rotary_dim, nope_first)
+    if inplace and torch.compiler.is_compiling():  # a traced autograd.Function must not change its input
+        return x.copy_(Rope.apply(x, cos, sin, *views, cu_seqlens, rotation, False))
+    return Rope.apply(x, cos, sin, *views, cu_seqlens, rotation, inplace)
 
 
 def _index_views(x, layout, positions, offsets, cu_seqlens):

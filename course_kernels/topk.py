@@ -27,6 +27,7 @@ import triton
 import triton.language as tl
 
 from . import checks, launch, reference
+from ._torch_op import torch_op
 from .backend import uses_triton
 
 LOWEST = tl.constexpr(-(2**31))  # below every ordered(x)
@@ -149,15 +150,19 @@ def _sort(x: torch.Tensor) -> torch.Tensor:
     return keys
 
 
+def _outputs(x: torch.Tensor, k: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Room for values and indices."""
+    return x.new_empty((x.shape[0], k)), x.new_empty((x.shape[0], k), dtype=torch.int64)
+
+
+@torch_op(_outputs)
 def topk_forward(x: torch.Tensor, k: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Values and indices of the k largest elements. x: (rows, cols), 1 <= k <= cols."""
-    rows = x.shape[0]
-    values = torch.empty((rows, k), dtype=x.dtype, device=x.device)
-    indices = torch.empty((rows, k), dtype=torch.int64, device=x.device)
+    values, indices = _outputs(x, k)
     with torch.cuda.device_of(x):
         keys = _select(x, k) if k <= launch.MAX_ROUNDS else _sort(x)
         grid, meta = launch.tiles(values)
-        pick_kernel[grid](keys, x, values, indices, keys.stride(0), x.stride(0), rows, k, **meta)
+        pick_kernel[grid](keys, x, values, indices, keys.stride(0), x.stride(0), x.shape[0], k, **meta)
     return values, indices
 
 

@@ -1,0 +1,44 @@
+"""Launch wrappers as operators of PyTorch, so that `torch.compile` keeps each as one node of its graph.
+
+    @torch_op(lambda x: x.new_empty(x.shape))  # what it returns, without computing it
+    def softmax_forward(x: torch.Tensor) -> torch.Tensor: ...
+
+While PyTorch traces, a call goes to `torch.ops.course_kernels.softmax_forward`, an opaque operator: nothing in the
+function is traced, what it returns is described by the function in the decorator.  At any other time the call goes
+straight to the function, since an operator's dispatch takes longer than the launch of a small kernel is worth.
+
+`torch.library.triton_op`, which shows the kernels to the compiler, would launch them by the compiler's own code: not
+interpreted on CPU tensors, and with launch parameters that are computed from symbols.
+"""
+
+from collections.abc import Callable
+from functools import wraps
+
+import torch
+
+
+def torch_op(fake: Callable, mutates: tuple[str, ...] = ()) -> Callable[[Callable], Callable]:
+    """Register a function of tensors, numbers and strings as an operator of the same name; a decorator.
+
+    The function's annotations are the operator's schema. Gradients are not its business: the `autograd.Function` that
+    calls it is traced as it stands.
+
+    Args:
+        fake: takes the function's arguments and returns tensors of the right shape, strides, dtype and device.
+        mutates: names of the tensors that the function writes; all others must stay as they are.
+    """
+
+    def register(function: Callable) -> Callable:
+        package = function.__module__.partition(".")[0]  # a family that was lifted out has operators of its own
+        name = f"{package}::{function.__name__}"
+        tags = (torch.Tag.needs_exact_strides,)  # the strides that were checked, not others that suit the compiler
+        operator = torch.library.custom_op(name, function, mutates_args=mutates, tags=tags)
+        operator.register_fake(fake)
+
+        @wraps(function)
+        def call(*args, **kwargs):
+            return operator(*args, **kwargs) if torch.compiler.is_compiling() else function(*args, **kwargs)
+
+        return call
+
+    return register
