@@ -23,6 +23,7 @@ import triton
 import triton.language as tl
 
 from . import checks, launch, reference
+from ._torch_op import torch_op
 from .backend import uses_triton
 from .rope import check_style, check_tables, copy_heads, head_tile, turn_tokens
 
@@ -119,10 +120,25 @@ def concat_qk_kernel(
         )  # fmt: skip
 
 
-def split_qkv_rope_forward(qkv, cos, sin, positions, q_heads, kv_heads, head_dim, style):
+def _split_outputs(qkv, _cos, _sin, _positions, q_heads, kv_heads, head_dim, _style):
+    """Room for q, k and v."""
+    return tuple(qkv.new_empty((len(qkv), heads, head_dim)) for heads in (q_heads, kv_heads, kv_heads))
+
+
+@torch_op(_split_outputs)
+def split_qkv_rope_forward(
+    qkv: torch.Tensor,
+    cos: torch.Tensor,
+    sin: torch.Tensor,
+    positions: torch.Tensor,
+    q_heads: int,
+    kv_heads: int,
+    head_dim: int,
+    style: str,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """(q, k, v). qkv: (T, (QH + 2 * KH) * D)."""
     tokens, kinds = len(qkv), (q_heads, kv_heads, kv_heads)
-    q, k, v = (torch.empty((tokens, heads, head_dim), dtype=qkv.dtype, device=qkv.device) for heads in kinds)
+    q, k, v = outputs = _split_outputs(qkv, cos, sin, positions, q_heads, kv_heads, head_dim, style)
     grid, meta = launch.head_groups(tokens, kinds, head_dim, qkv)
     with torch.cuda.device_of(qkv):
         split_qkv_rope_kernel[grid](
@@ -130,17 +146,30 @@ def split_qkv_rope_forward(qkv, cos, sin, positions, q_heads, kv_heads, head_dim
             q_heads, kv_heads, tokens, len(cos),
             NEOX=style == "neox", HEAD_DIM=head_dim, BLOCK_P=triton.next_power_of_2(head_dim // 2), **meta,
         )  # fmt: skip
-    return q, k, v
+    return outputs
 
 
-def concat_qk_forward(q1, q2, k1, k2, positions, cos, sin, style):
+def _concat_outputs(q1, _q2, _k1, k2, *_):
+    """Room for q and k."""
+    width = q1.shape[2] + k2.shape[2]
+    return tuple(q1.new_empty((len(q1), heads, width)) for heads in (q1.shape[1], k2.shape[1]))
+
+
+@torch_op(_concat_outputs)
+def concat_qk_forward(
+    q1: torch.Tensor,
+    q2: torch.Tensor,
+    k1: torch.Tensor,
+    k2: torch.Tensor,
+    positions: torch.Tensor | None,
+    cos: torch.Tensor | None,
+    sin: torch.Tensor | None,
+    style: str | None,
+) -> tuple[torch.Tensor, torch.Tensor]:
     """(q, k); q2 and k2 turned, unless positions is None."""
     tokens, q_heads, width_1 = q1.shape
     kv_heads, width_2 = k2.shape[1:]
-    q, k = (
-        torch.empty((tokens, heads, width_1 + width_2), dtype=q1.dtype, device=q1.device)
-        for heads in (q_heads, kv_heads)
-    )
+    q, k = outputs = _concat_outputs(q1, q2, k1, k2)
     grid, meta = launch.head_groups(tokens, (q_heads, kv_heads), width_2, q1)
     strides = [stride for x in (q1, q2, k1, k2) for stride in x.stride()[:2]]
     with torch.cuda.device_of(q1):
@@ -150,7 +179,7 @@ def concat_qk_forward(q1, q2, k1, k2, positions, cos, sin, style):
             Q_HEADS=q_heads, KV_HEADS=kv_heads, NEOX=style == "neox", WIDTH_1=width_1, WIDTH_2=width_2,
             BLOCK_P=triton.next_power_of_2(max(width_2 // 2, 1)), BLOCK_D=launch.copied_heads(meta, q1), **meta,
         )  # fmt: skip
-    return q, k
+    return outputs
 
 
 def check_turn(

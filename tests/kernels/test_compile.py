@@ -74,6 +74,18 @@ CASES = {
         lambda: (floats(4, 2, 3, 8), tables()),
     ),
     "rope_2d": (lambda x, table: ck.rope_2d(x, *table[:8].chunk(4)), lambda: (fixed(2, 4, 3, 16), tables())),
+    "split_qkv_rope": (
+        lambda qkv, table, positions: ck.split_qkv_rope(qkv, *table.chunk(2), positions, 3, 1, 8),
+        lambda: (fixed(4, 40), tables(), integers(3, 0, 0, 15)),
+    ),
+    "concat_qk": (ck.concat_qk, lambda: (fixed(4, 3, 6), fixed(4, 3, 8), fixed(4, 1, 6), fixed(4, 1, 8))),
+    "rope_concat_qk": (
+        lambda q1, q2, k1, k2, positions, table: ck.rope_concat_qk(q1, q2, k1, k2, positions, *table.chunk(2)),
+        lambda: (
+            *(fixed(4, 3, 6), fixed(4, 3, 8), fixed(4, 1, 6), fixed(4, 1, 8)),
+            *(integers(3, 0, 0, 15), tables()),
+        ),
+    ),
     "matmul": (
         lambda a, b: ck.matmul(a, b.t(), activation="relu", out_dtype=torch.bfloat16),
         lambda: (fixed(3, 4), fixed(5, 4)),
