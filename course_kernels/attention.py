@@ -20,6 +20,9 @@ Written out in PyTorch's operations the scores are written and read again severa
 Fused, q, k, v and o are all that moves, k and v once for each BLOCK_M rows of q.  Scores, sums and o stay in float32; p
 is rounded to the dtype of v, as operand of the matrix unit.
 
+Where registers would not hold a tile of whole heads, programs share it: each computes a slice of BLOCK_D columns of the
+result (the last line of each formula), from scores that each sums over the whole head, slice by slice.
+
 Dao, "FlashAttention-2: Faster Attention with Better Parallelism and Work Partitioning", 2023.
 """
 
@@ -41,23 +44,58 @@ LN_2 = tl.constexpr(0.6931471805599453)
 
 
 @triton.jit
-def _load_tile(ptr, stride, offs, rows, HEAD_DIM: tl.constexpr, BLOCK_D: tl.constexpr, MASKED: tl.constexpr):
-    """Rows `offs` of a matrix with `rows` rows of HEAD_DIM elements, padded with zeros. Not MASKED: all exist."""
-    offs_d = tl.arange(0, BLOCK_D)[None, :]
+def _load_tile(ptr, stride, offs, rows, start_d, HEAD_DIM: tl.constexpr, BLOCK_D: tl.constexpr, MASKED: tl.constexpr):
+    """BLOCK_D columns, from start_d, of rows `offs` of a matrix (rows, HEAD_DIM), padded with zeros.
+
+    Not MASKED: all these rows exist.
+    """
+    offs_d = start_d + tl.arange(0, BLOCK_D)[None, :]
     ptrs = ptr + offs[:, None].to(tl.int64) * stride + offs_d
     if MASKED:
-        return tl.load(ptrs, mask=(offs[:, None] < rows) & (offs_d < HEAD_DIM), other=0.0)
-    if HEAD_DIM < BLOCK_D:
+        exists = (offs >= 0) & (offs < rows)
+        return tl.load(ptrs, mask=exists[:, None] & (offs_d < HEAD_DIM), other=0.0)
+    if HEAD_DIM % BLOCK_D > 0:
         return tl.load(ptrs, mask=offs_d < HEAD_DIM, other=0.0)
     return tl.load(ptrs)
 
 
 @triton.jit
-def _store_tile(ptr, tile, offs, rows, HEAD_DIM: tl.constexpr, BLOCK_D: tl.constexpr):
-    """Store rows `offs` of a contiguous matrix."""
-    offs_d = tl.arange(0, BLOCK_D)[None, :]
+def _store_tile(ptr, tile, offs, rows, start_d, HEAD_DIM: tl.constexpr, BLOCK_D: tl.constexpr):
+    """The counterpart of `_load_tile`, in a contiguous matrix."""
+    offs_d = start_d + tl.arange(0, BLOCK_D)[None, :]
     ptrs = ptr + offs[:, None].to(tl.int64) * HEAD_DIM + offs_d
     tl.store(ptrs, tile.to(ptr.dtype.element_ty), mask=(offs[:, None] < rows) & (offs_d < HEAD_DIM))
+
+
+@triton.jit
+def _products(a, a_rows, b_rows, HEAD_DIM: tl.constexpr, BLOCK_D: tl.constexpr, MASKED: tl.constexpr):
+    """a b^T, for rows (pointer, stride, offsets, number of rows) of two matrices. a: the first ones, if BLOCK_D wide.
+
+    Of wider heads registers hold one slice at a time, loaded when its turn comes.
+    """
+    if HEAD_DIM <= BLOCK_D:
+        return tl.dot(a, _load_tile(*b_rows, 0, HEAD_DIM, BLOCK_D, MASKED).T, input_precision="ieee")
+    products = tl.zeros((a_rows[2].shape[0], b_rows[2].shape[0]), tl.float32)
+    slices = tl.num_programs(1)  # a number that the compiler knows would make it unroll, and load all in advance
+    for start_d in range(0, slices * BLOCK_D, BLOCK_D):
+        a = _load_tile(*a_rows, start_d, HEAD_DIM, BLOCK_D, True)
+        b = _load_tile(*b_rows, start_d, HEAD_DIM, BLOCK_D, MASKED)
+        products = tl.dot(a, b.T, products, input_precision="ieee")
+    return products
+
+
+@triton.jit
+def _part_of_program(rows, HEADS_AT_A_TIME: tl.constexpr, BLOCK: tl.constexpr):
+    """Head (counted through the batch, int64) and tile of BLOCK rows of this program."""
+    tiles = tl.cdiv(rows, BLOCK)
+    head, tile = grouped_tile(tl.program_id(0), tl.num_programs(0) // tiles, tiles, HEADS_AT_A_TIME)
+    return head.to(tl.int64), tile
+
+
+@triton.jit
+def _slice_of_program(HEAD_DIM: tl.constexpr, BLOCK_D: tl.constexpr):
+    """The first column of this program's slice of the result."""
+    return 0 if HEAD_DIM <= BLOCK_D else tl.program_id(1) * BLOCK_D
 
 
 @triton.jit
@@ -67,22 +105,30 @@ def _keys_seen(offs_m, seq_q, seq_k, CAUSAL: tl.constexpr):
 
 
 @triton.jit
+def _keys_of_tile(
+    start_m, seq_q, seq_k, CAUSAL: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
+):  # fmt: skip
+    """Where the blocks of keys end that every row of a tile sees, and where the keys end that some row sees."""
+    seen_by_first = max(_keys_seen(start_m, seq_q, seq_k, CAUSAL), 0)
+    return seen_by_first // BLOCK_N * BLOCK_N, _keys_seen(start_m + BLOCK_M - 1, seq_q, seq_k, CAUSAL)
+
+
+@triton.jit
 def _load_lse(lse_ptr, offs_m, seq_q):
     """lse in units of log 2; +inf where there is none, so that exp2(s - lse) is 0."""
-    lse = tl.load(lse_ptr + offs_m, mask=offs_m < seq_q, other=float("inf"))
+    lse = tl.load(lse_ptr + offs_m, mask=(offs_m >= 0) & (offs_m < seq_q), other=float("inf"))
     return tl.where(lse == -float("inf"), float("inf"), lse * LOG2_E)
 
 
 @triton.jit
 def _attend(
-    acc, row_max, row_sum, q, k_ptr, v_ptr, stride_kn, stride_vn, keys_seen, seq_k, scale, start, end,
+    acc, row_max, row_sum, q, q_rows, k_ptr, v_ptr, stride_kn, stride_vn, keys_seen, seq_k, scale, slice_d, start, end,
     HEAD_DIM: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_D: tl.constexpr, MASKED: tl.constexpr,
 ):  # fmt: skip
     """Take keys start .. end into the running output, maximum (in units of log 2) and sum of each row."""
     for start_n in range(start, end, BLOCK_N):
         offs_n = start_n + tl.arange(0, BLOCK_N)
-        k = _load_tile(k_ptr, stride_kn, offs_n, seq_k, HEAD_DIM, BLOCK_D, MASKED)
-        scores = tl.dot(q, k.T, input_precision="ieee")
+        scores = _products(q, q_rows, (k_ptr, stride_kn, offs_n, seq_k), HEAD_DIM, BLOCK_D, MASKED)
         if MASKED:
             scores = tl.where(offs_n[None, :] < keys_seen[:, None], scores * scale, -float("inf"))
             new_max = tl.maximum(row_max, tl.max(scores, axis=1))
@@ -95,7 +141,7 @@ def _attend(
         rescale = tl.exp2(row_max - centre)
         row_sum = row_sum * rescale + tl.sum(p, axis=1)
         row_max = new_max
-        v = _load_tile(v_ptr, stride_vn, offs_n, seq_k, HEAD_DIM, BLOCK_D, MASKED)
+        v = _load_tile(v_ptr, stride_vn, offs_n, seq_k, slice_d, HEAD_DIM, BLOCK_D, MASKED)
         acc = tl.dot(p.to(v.dtype), v, acc * rescale[:, None], input_precision="ieee")
     return acc, row_max, row_sum
 
@@ -109,35 +155,60 @@ def flash_attention_kernel(
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_D: tl.constexpr,
 ):  # fmt: skip
     """One program, BLOCK_M queries of one head: whole blocks of keys unmasked, then the rest masked."""
-    tiles = tl.cdiv(seq_q, BLOCK_M)
-    head, tile = grouped_tile(tl.program_id(0), tl.num_programs(0) // tiles, tiles, HEADS_AT_A_TIME)
-    start_m = (tiles - 1 - tile) * BLOCK_M  # causal: the last rows have the most keys, so they begin first
-    head = head.to(tl.int64)
+    head, tile = _part_of_program(seq_q, HEADS_AT_A_TIME, BLOCK_M)
+    start_m = (tl.cdiv(seq_q, BLOCK_M) - 1 - tile) * BLOCK_M  # causal: the last have the most keys, so they begin first
+    slice_d = _slice_of_program(HEAD_DIM, BLOCK_D)
     batch, q_head = head // (kv_heads * GROUP), head % (kv_heads * GROUP)
-    kv_head = q_head // GROUP
     q_ptr += batch * stride_qb + q_head * stride_qh
-    k_ptr += batch * stride_kb + kv_head * stride_kh
-    v_ptr += batch * stride_vb + kv_head * stride_vh
+    k_ptr += batch * stride_kb + q_head // GROUP * stride_kh
+    v_ptr += batch * stride_vb + q_head // GROUP * stride_vh
 
     offs_m = start_m + tl.arange(0, BLOCK_M)
     keys_seen = _keys_seen(offs_m, seq_q, seq_k, CAUSAL)
-    seen_by_first = max(_keys_seen(start_m, seq_q, seq_k, CAUSAL), 0)
-    seen_by_last = _keys_seen(start_m + BLOCK_M - 1, seq_q, seq_k, CAUSAL)
-    whole = seen_by_first // BLOCK_N * BLOCK_N  # keys in blocks that every row sees
+    whole, end = _keys_of_tile(start_m, seq_q, seq_k, CAUSAL, BLOCK_M, BLOCK_N)
 
-    q = _load_tile(q_ptr, stride_qm, offs_m, seq_q, HEAD_DIM, BLOCK_D, True)
-    acc = tl.zeros((BLOCK_M, BLOCK_D), tl.float32)
+    q_rows = q_ptr, stride_qm, offs_m, seq_q
+    q = _load_tile(*q_rows, 0, HEAD_DIM, BLOCK_D, True)
     row_max = tl.full((BLOCK_M,), -float("inf"), tl.float32)
-    row_sum = tl.zeros((BLOCK_M,), tl.float32)
-    running = acc, row_max, row_sum
-    inputs = q, k_ptr, v_ptr, stride_kn, stride_vn, keys_seen, seq_k, sm_scale * LOG2_E
+    running = tl.zeros((BLOCK_M, BLOCK_D), tl.float32), row_max, tl.zeros((BLOCK_M,), tl.float32)
+    inputs = q, q_rows, k_ptr, v_ptr, stride_kn, stride_vn, keys_seen, seq_k, sm_scale * LOG2_E, slice_d
     running = _attend(*running, *inputs, 0, whole, HEAD_DIM, BLOCK_N, BLOCK_D, False)
-    acc, row_max, row_sum = _attend(*running, *inputs, whole, seen_by_last, HEAD_DIM, BLOCK_N, BLOCK_D, True)
+    acc, row_max, row_sum = _attend(*running, *inputs, whole, end, HEAD_DIM, BLOCK_N, BLOCK_D, True)
 
     safe_sum = tl.where(row_sum == 0.0, 1.0, row_sum)  # a row without a key: output 0, lse -inf
-    _store_tile(o_ptr + head * seq_q * HEAD_DIM, acc / safe_sum[:, None], offs_m, seq_q, HEAD_DIM, BLOCK_D)
+    _store_tile(o_ptr + head * seq_q * HEAD_DIM, acc / safe_sum[:, None], offs_m, seq_q, slice_d, HEAD_DIM, BLOCK_D)
     lse = (row_max + tl.log2(safe_sum)) * LN_2
-    tl.store(lse_ptr + head * seq_q + offs_m, lse, mask=offs_m < seq_q)
+    tl.store(lse_ptr + head * seq_q + offs_m, lse, mask=(offs_m < seq_q) & (slice_d == 0))
+
+
+@triton.jit
+def _key_gradients(
+    dq, q, q_rows, do, do_rows, k_ptr, v_ptr, stride_kn, stride_vn, keys_seen, seq_k, lse, delta, scale, slice_d,
+    start, end,
+    HEAD_DIM: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_D: tl.constexpr, MASKED: tl.constexpr,
+):  # fmt: skip
+    """What keys start .. end add to dq, less its factor sm_scale."""
+    for start_n in range(start, end, BLOCK_N):
+        offs_n = start_n + tl.arange(0, BLOCK_N)
+        k_rows, v_rows = (k_ptr, stride_kn, offs_n, seq_k), (v_ptr, stride_vn, offs_n, seq_k)
+        scores = _products(q, q_rows, k_rows, HEAD_DIM, BLOCK_D, MASKED) * scale - lse[:, None]
+        if MASKED:
+            scores = tl.where(offs_n[None, :] < keys_seen[:, None], scores, -float("inf"))
+        p = tl.exp2(scores)
+        ds = p * (_products(do, do_rows, v_rows, HEAD_DIM, BLOCK_D, MASKED) - delta[:, None])
+        k = _load_tile(*k_rows, slice_d, HEAD_DIM, BLOCK_D, MASKED)
+        dq = tl.dot(ds.to(k.dtype), k, dq, input_precision="ieee")
+    return dq
+
+
+@triton.jit
+def _delta(o_rows, do_rows, HEAD_DIM: tl.constexpr, BLOCK_D: tl.constexpr):
+    """sum_d o[i, d] * do[i, d] of each row."""
+    delta = tl.zeros((o_rows[2].shape[0],), tl.float32)
+    for start_d in range(0, HEAD_DIM, BLOCK_D):
+        o = _load_tile(*o_rows, start_d, HEAD_DIM, BLOCK_D, True).to(tl.float32)
+        delta += tl.sum(o * _load_tile(*do_rows, start_d, HEAD_DIM, BLOCK_D, True).to(tl.float32), axis=1)
+    return delta
 
 
 @triton.jit
@@ -149,56 +220,56 @@ def flash_attention_dq_kernel(
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_D: tl.constexpr,
 ):  # fmt: skip
     """One program, BLOCK_M queries of one head: their dq, and their delta for the kernel that follows."""
-    tiles = tl.cdiv(seq_q, BLOCK_M)
-    head, tile = grouped_tile(tl.program_id(0), tl.num_programs(0) // tiles, tiles, HEADS_AT_A_TIME)
-    start_m = (tiles - 1 - tile) * BLOCK_M
-    head = head.to(tl.int64)
+    head, tile = _part_of_program(seq_q, HEADS_AT_A_TIME, BLOCK_M)
+    start_m = (tl.cdiv(seq_q, BLOCK_M) - 1 - tile) * BLOCK_M
+    slice_d = _slice_of_program(HEAD_DIM, BLOCK_D)
     batch, q_head = head // (kv_heads * GROUP), head % (kv_heads * GROUP)
-    kv_head = q_head // GROUP
     q_ptr += batch * stride_qb + q_head * stride_qh
-    k_ptr += batch * stride_kb + kv_head * stride_kh
-    v_ptr += batch * stride_vb + kv_head * stride_vh
+    k_ptr += batch * stride_kb + q_head // GROUP * stride_kh
+    v_ptr += batch * stride_vb + q_head // GROUP * stride_vh
     of_head = head * seq_q * HEAD_DIM
 
     offs_m = start_m + tl.arange(0, BLOCK_M)
-    q = _load_tile(q_ptr, stride_qm, offs_m, seq_q, HEAD_DIM, BLOCK_D, True)
-    o = _load_tile(o_ptr + of_head, HEAD_DIM, offs_m, seq_q, HEAD_DIM, BLOCK_D, True)
-    do = _load_tile(do_ptr + of_head, HEAD_DIM, offs_m, seq_q, HEAD_DIM, BLOCK_D, True)
-    delta = tl.sum(o.to(tl.float32) * do.to(tl.float32), axis=1)
-    tl.store(delta_ptr + head * seq_q + offs_m, delta, mask=offs_m < seq_q)
-    lse = _load_lse(lse_ptr + head * seq_q, offs_m, seq_q)
-
     keys_seen = _keys_seen(offs_m, seq_q, seq_k, CAUSAL)
+    whole, end = _keys_of_tile(start_m, seq_q, seq_k, CAUSAL, BLOCK_M, BLOCK_N)
+
+    q_rows = q_ptr, stride_qm, offs_m, seq_q
+    o_rows, do_rows = (o_ptr + of_head, HEAD_DIM, offs_m, seq_q), (do_ptr + of_head, HEAD_DIM, offs_m, seq_q)
+    delta = _delta(o_rows, do_rows, HEAD_DIM, BLOCK_D)
+    tl.store(delta_ptr + head * seq_q + offs_m, delta, mask=(offs_m < seq_q) & (slice_d == 0))
+    inputs = (
+        _load_tile(*q_rows, 0, HEAD_DIM, BLOCK_D, True), q_rows, _load_tile(*do_rows, 0, HEAD_DIM, BLOCK_D, True),
+        do_rows, k_ptr, v_ptr, stride_kn, stride_vn, keys_seen, seq_k, _load_lse(lse_ptr + head * seq_q, offs_m, seq_q),
+        delta, sm_scale * LOG2_E, slice_d,
+    )  # fmt: skip
     dq = tl.zeros((BLOCK_M, BLOCK_D), tl.float32)
-    for start_n in range(0, _keys_seen(start_m + BLOCK_M - 1, seq_q, seq_k, CAUSAL), BLOCK_N):
-        offs_n = start_n + tl.arange(0, BLOCK_N)
-        k = _load_tile(k_ptr, stride_kn, offs_n, seq_k, HEAD_DIM, BLOCK_D, True)
-        v = _load_tile(v_ptr, stride_vn, offs_n, seq_k, HEAD_DIM, BLOCK_D, True)
-        scores = tl.dot(q, k.T, input_precision="ieee") * (sm_scale * LOG2_E) - lse[:, None]
-        p = tl.exp2(tl.where(offs_n[None, :] < keys_seen[:, None], scores, -float("inf")))
-        ds = p * (tl.dot(do, v.T, input_precision="ieee") - delta[:, None])
-        dq = tl.dot(ds.to(k.dtype), k, dq, input_precision="ieee")
-    _store_tile(dq_ptr + of_head, dq * sm_scale, offs_m, seq_q, HEAD_DIM, BLOCK_D)
+    dq = _key_gradients(dq, *inputs, 0, whole, HEAD_DIM, BLOCK_N, BLOCK_D, False)
+    dq = _key_gradients(dq, *inputs, whole, end, HEAD_DIM, BLOCK_N, BLOCK_D, True)
+    _store_tile(dq_ptr + of_head, dq * sm_scale, offs_m, seq_q, slice_d, HEAD_DIM, BLOCK_D)
 
 
 @triton.jit
 def _query_gradients(
-    dk, dv, k, v, q_ptr, do_ptr, lse_ptr, delta_ptr, stride_qm, start, seq_q, seq_k, scale, offs_n,
+    dk, dv, k, k_rows, v, v_rows, q_ptr, stride_qm, do_ptr, lse_ptr, delta_ptr, seq_q, scale, slice_d, start, end,
     HEAD_DIM: tl.constexpr, CAUSAL: tl.constexpr,
-    BLOCK_M: tl.constexpr, BLOCK_D: tl.constexpr,
+    BLOCK_M: tl.constexpr, BLOCK_D: tl.constexpr, MASKED: tl.constexpr,
 ):  # fmt: skip
-    """What the queries from `start` on of one head add to dk, less its factor sm_scale, and to dv."""
-    for start_m in range(start, seq_q, BLOCK_M):
+    """What queries start .. end of one head add to dk, less its factor sm_scale, and to dv."""
+    offs_n, seq_k = k_rows[2], k_rows[3]
+    for start_m in range(start, end, BLOCK_M):
         offs_m = start_m + tl.arange(0, BLOCK_M)
-        q = _load_tile(q_ptr, stride_qm, offs_m, seq_q, HEAD_DIM, BLOCK_D, True)
-        do = _load_tile(do_ptr, HEAD_DIM, offs_m, seq_q, HEAD_DIM, BLOCK_D, True)
+        q_rows, do_rows = (q_ptr, stride_qm, offs_m, seq_q), (do_ptr, HEAD_DIM, offs_m, seq_q)
         lse = _load_lse(lse_ptr, offs_m, seq_q)
-        delta = tl.load(delta_ptr + offs_m, mask=offs_m < seq_q, other=0.0)
-        scores = tl.dot(k, q.T, input_precision="ieee") * scale - lse[None, :]
-        keys_seen = _keys_seen(offs_m, seq_q, seq_k, CAUSAL)
-        p = tl.exp2(tl.where(offs_n[:, None] < keys_seen[None, :], scores, -float("inf")))
+        delta = tl.load(delta_ptr + offs_m, mask=(offs_m >= 0) & (offs_m < seq_q), other=0.0)
+        scores = _products(k, k_rows, q_rows, HEAD_DIM, BLOCK_D, MASKED) * scale - lse[None, :]
+        if MASKED and CAUSAL:
+            keys_seen = _keys_seen(offs_m, seq_q, seq_k, CAUSAL)
+            scores = tl.where(offs_n[:, None] < keys_seen[None, :], scores, -float("inf"))
+        p = tl.exp2(scores)
+        do = _load_tile(*do_rows, slice_d, HEAD_DIM, BLOCK_D, MASKED)
         dv = tl.dot(p.to(do.dtype), do, dv, input_precision="ieee")
-        ds = p * (tl.dot(v, do.T, input_precision="ieee") - delta[None, :])
+        ds = p * (_products(v, v_rows, do_rows, HEAD_DIM, BLOCK_D, MASKED) - delta[None, :])
+        q = _load_tile(*q_rows, slice_d, HEAD_DIM, BLOCK_D, MASKED)
         dk = tl.dot(ds.to(q.dtype), q, dk, input_precision="ieee")
     return dk, dv
 
@@ -212,29 +283,31 @@ def flash_attention_dkv_kernel(
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_D: tl.constexpr,
 ):  # fmt: skip
     """One program, BLOCK_N keys of one head: dk and dv, summed over the query heads that share it, in a fixed order."""
-    tiles = tl.cdiv(seq_k, BLOCK_N)
-    head, tile = grouped_tile(tl.program_id(0), tl.num_programs(0) // tiles, tiles, HEADS_AT_A_TIME)
-    head = head.to(tl.int64)
+    head, tile = _part_of_program(seq_k, HEADS_AT_A_TIME, BLOCK_N)
+    slice_d = _slice_of_program(HEAD_DIM, BLOCK_D)
     batch, kv_head = head // kv_heads, head % kv_heads
     offs_n = tile * BLOCK_N + tl.arange(0, BLOCK_N)
-    k_ptr += batch * stride_kb + kv_head * stride_kh
-    v_ptr += batch * stride_vb + kv_head * stride_vh
-    k = _load_tile(k_ptr, stride_kn, offs_n, seq_k, HEAD_DIM, BLOCK_D, True)
-    v = _load_tile(v_ptr, stride_vn, offs_n, seq_k, HEAD_DIM, BLOCK_D, True)
+    k_rows = k_ptr + batch * stride_kb + kv_head * stride_kh, stride_kn, offs_n, seq_k
+    v_rows = v_ptr + batch * stride_vb + kv_head * stride_vh, stride_vn, offs_n, seq_k
+    k = _load_tile(*k_rows, 0, HEAD_DIM, BLOCK_D, True)
+    v = _load_tile(*v_rows, 0, HEAD_DIM, BLOCK_D, True)
 
-    dk = tl.zeros((BLOCK_N, BLOCK_D), tl.float32)
-    dv = tl.zeros((BLOCK_N, BLOCK_D), tl.float32)
-    start = max(tile * BLOCK_N + seq_q - seq_k, 0) if CAUSAL else 0  # the first query that sees one of these keys
+    first = max(tile * BLOCK_N + seq_q - seq_k, 0) if CAUSAL else 0  # the first query that sees one of these keys
+    blind = BLOCK_N - 1 if CAUSAL else 0  # so many more do not see all of them
+    start = seq_q - tl.cdiv(seq_q - first, BLOCK_M) * BLOCK_M  # the last block is whole; the first may begin below 0
+    whole = min(start + tl.cdiv(first + blind - start, BLOCK_M) * BLOCK_M, seq_q)
+    dk, dv = tl.zeros((BLOCK_N, BLOCK_D), tl.float32), tl.zeros((BLOCK_N, BLOCK_D), tl.float32)
     for i in range(GROUP):
         rows = (head * GROUP + i) * seq_q
-        dk, dv = _query_gradients(
-            dk, dv, k, v, q_ptr + batch * stride_qb + (kv_head * GROUP + i) * stride_qh, do_ptr + rows * HEAD_DIM,
-            lse_ptr + rows, delta_ptr + rows, stride_qm, start, seq_q, seq_k, sm_scale * LOG2_E, offs_n,
-            HEAD_DIM, CAUSAL, BLOCK_M, BLOCK_D,
+        inputs = (
+            k, k_rows, v, v_rows, q_ptr + batch * stride_qb + (kv_head * GROUP + i) * stride_qh, stride_qm,
+            do_ptr + rows * HEAD_DIM, lse_ptr + rows, delta_ptr + rows, seq_q, sm_scale * LOG2_E, slice_d,
         )  # fmt: skip
+        dk, dv = _query_gradients(dk, dv, *inputs, start, whole, HEAD_DIM, CAUSAL, BLOCK_M, BLOCK_D, True)
+        dk, dv = _query_gradients(dk, dv, *inputs, whole, seq_q, HEAD_DIM, CAUSAL, BLOCK_M, BLOCK_D, False)
     of_head = head * seq_k * HEAD_DIM
-    _store_tile(dk_ptr + of_head, dk * sm_scale, offs_n, seq_k, HEAD_DIM, BLOCK_D)
-    _store_tile(dv_ptr + of_head, dv, offs_n, seq_k, HEAD_DIM, BLOCK_D)
+    _store_tile(dk_ptr + of_head, dk * sm_scale, offs_n, seq_k, slice_d, HEAD_DIM, BLOCK_D)
+    _store_tile(dv_ptr + of_head, dv, offs_n, seq_k, slice_d, HEAD_DIM, BLOCK_D)
 
 
 @torch_op(lambda q, *_: (q.new_empty(q.shape), q.new_empty(q.shape[:3], dtype=torch.float32)))

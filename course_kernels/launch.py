@@ -266,34 +266,37 @@ def _resident(num_warps: int, gpu: Gpu, threads: int) -> int:
     return gpu.compute_units * max(threads // (num_warps * gpu.wave), 1)
 
 
-def attention(q: torch.Tensor) -> tuple[tuple[int], dict[str, int]]:
+def attention(q: torch.Tensor) -> tuple[tuple[int, int], dict[str, int]]:
     """Grid and parameters of a kernel in which a program takes BLOCK_M queries of one head. q: (B, H, Sq, D).
 
-    A tile of queries, its output and its sums stay in registers: the wider the head, the fewer keys at a time.
+    A tile of queries, its output and its sums stay in registers: the wider the head, the fewer keys at a time.  Of
+    heads wider than BLOCK_D a program computes one slice, and loads the others again and again.
     """
     return _attention(q, *_attention_tile(q.dtype, _head_block(q), gpu_of(q)))
 
 
-def attention_backward(x: torch.Tensor) -> tuple[tuple[int], dict[str, int]]:
+def attention_backward(x: torch.Tensor) -> tuple[tuple[int, int], dict[str, int]]:
     """As `attention`, for its gradients: twice as many tiles in registers. x: queries, or keys, (B, H, S, D)."""
     return _attention(x, *_attention_backward_tile(x.dtype, _head_block(x), gpu_of(x)))
 
 
-def _attention(x: torch.Tensor, block_m: int, block_n: int, threads: int) -> tuple[tuple[int], dict[str, int]]:
-    gpu, (batch, heads, rows, _) = gpu_of(x), x.shape
+def _attention(
+    x: torch.Tensor, block_m: int, block_n: int, block_d: int, threads: int
+) -> tuple[tuple[int, int], dict[str, int]]:
+    gpu, (batch, heads, rows, head_dim) = gpu_of(x), x.shape
     few = min(block_m, max(_next_power_of_2(rows), 16))  # the matrix units multiply 16 x 16 or more
     threads, block_m = threads * few // block_m, few
     meta = {
         "BLOCK_M": block_m,
         "BLOCK_N": block_n,
-        "BLOCK_D": _head_block(x),
+        "BLOCK_D": block_d,
         "HEADS_AT_A_TIME": 8 if gpu.arch in ("gfx942", "gfx950") else 1,  # one for each die, beside its own cache
         "num_warps": _warps(threads, gpu),
         "num_stages": 1 if gpu.arch.startswith("gfx") else 2,  # AMD: of two products in a row no loads are pipelined
     }
     if gpu.arch.startswith("gfx9"):  # two waves a SIMD: one multiplies while the other takes exponentials
         meta |= {"waves_per_eu": 2, "matrix_instr_nonkdim": 16}
-    return (_cdiv(rows, block_m) * batch * heads,), meta
+    return (_cdiv(rows, block_m) * batch * heads, _cdiv(head_dim, block_d)), meta
 
 
 def _head_block(x: torch.Tensor) -> int:
@@ -323,38 +326,35 @@ def paged_decode(q: torch.Tensor, kv_heads: int, tokens: int) -> tuple[tuple[int
     return (programs, splits), meta
 
 
-def _attention_tile(dtype: torch.dtype, block_d: int, gpu: Gpu) -> tuple[int, int, int]:
-    """Queries, keys and threads: the largest tile that does not spill, found by compiling.
+def _attention_tile(dtype: torch.dtype, block_d: int, gpu: Gpu) -> tuple[int, int, int, int]:
+    """Queries, keys, elements of a head and threads: the largest tile that does not spill, found by compiling.
 
-    Beyond any: float32 heads over 128 elements on Radeon, and any over 128 on gfx11, whose matrix units hold operands
-    twice.
+    Heads are cut where no tile with a whole one fits: in float32 on Radeon, which has no matrix units for it, so that
+    operands take registers as well; and on gfx11, whose matrix units hold operands twice.
     """
     if dtype == torch.float32:
         if gpu.arch.startswith("gfx9"):
-            return 64, 32 if block_d <= 128 else 16, 256 if block_d <= 64 else 512
-        return (32, 16, 256) if block_d <= 64 else (16, 16, 256)  # no matrix units: operands take registers as well
+            return 64, 32 if block_d <= 128 else 16, block_d, 256 if block_d <= 64 else 512
+        return 32 if block_d <= 64 else 16, 16, min(block_d, 128), 256
     if gpu.arch.startswith("gfx9"):
-        return (128, 64, 256 if block_d <= 64 else 512) if block_d <= 128 else (64, 32, 256)
+        return (128, 64, block_d, 256 if block_d <= 64 else 512) if block_d <= 128 else (64, 32, block_d, 256)
     if gpu.arch.startswith("gfx11"):
-        return (128, 64, 256) if block_d <= 64 else (128, 16, 256) if block_d <= 128 else (64, 16, 512)
+        return 128, 32 if block_d <= 64 else 16, min(block_d, 128), 256
     if gpu.arch.startswith("gfx"):
-        return (128, 64, 256) if block_d <= 128 else (64, 32, 256)
-    return 128, 64, 128 if block_d <= 128 else 256
+        return (128, 64, block_d, 256) if block_d <= 128 else (64, 32, block_d, 256)
+    return 128, 64, block_d, 128 if block_d <= 128 else 256
 
 
-def _attention_backward_tile(dtype: torch.dtype, block_d: int, gpu: Gpu) -> tuple[int, int, int]:
-    """Rows that stay, rows that pass by, and threads: the largest tile that does not spill, found by compiling.
-
-    Beyond any: heads over 128 elements in float32 and on Radeon, over 64 in float32 on Radeon and on gfx11.
-    """
+def _attention_backward_tile(dtype: torch.dtype, block_d: int, gpu: Gpu) -> tuple[int, int, int, int]:
+    """Rows that stay, rows that pass by, elements of a head and threads, found in the same way."""
     if dtype == torch.float32:
         if gpu.arch.startswith("gfx9"):
-            return (64, 32, 256) if block_d <= 64 else (64, 16, 512) if block_d <= 128 else (32, 16, 512)
-        return 16, 16, 256
+            return (64, 32, block_d, 256) if block_d <= 64 else (64, 16, 128, 512)
+        return 16, 16, min(block_d, 64), 256
     if gpu.arch.startswith("gfx11"):
-        return 64, 16, 256 if block_d <= 64 else 512
+        return 64, 16, min(block_d, 64), 256
     if block_d <= 64:
-        return 64, 32, 256
+        return 64, 32, block_d, 256
     if gpu.arch.startswith("gfx12"):
-        return (64, 32, 512) if block_d <= 128 else (32, 16, 512)
-    return (64, 32, 256) if block_d <= 128 else (64, 16, 512)
+        return 64, 16, 128, 512
+    return (64, 32, block_d, 256) if block_d <= 128 else (64, 16, block_d, 512)

@@ -224,9 +224,9 @@ def test_matmul_everywhere(recorded, size, dtype):
     check_dots(recorded, dtype, aligned=size % 16 == 0)
 
 
-def launch_attention(head_dim: int, dtype: torch.dtype, *, causal: bool, backward: bool) -> None:
-    """Launch the attention kernels for a prompt of 4000 tokens in 8 of 32 heads."""
-    q, k = (torch.empty(1, heads, 4000, head_dim, dtype=dtype) for heads in (32, 8))
+def launch_attention(head_dim: int, dtype: torch.dtype, *, causal: bool, backward: bool, tokens: int = 4000) -> None:
+    """Launch the attention kernels for a prompt, with 8 heads of keys for 32 of queries."""
+    q, k = (torch.empty(1, heads, tokens, head_dim, dtype=dtype) for heads in (32, 8))
     lse = torch.empty(q.shape[:3])
     if backward:
         attention.flash_attention_backward(q, q, k, k, q, lse, causal, 0.1)
@@ -234,25 +234,23 @@ def launch_attention(head_dim: int, dtype: torch.dtype, *, causal: bool, backwar
         attention.flash_attention_forward(q, k, k, causal, 0.1)
 
 
-def widest_head(arch: str, dtype: torch.dtype, *, backward: bool) -> int:
-    """The widest head whose tiles fit into registers; beyond, `launch` takes those that spill least."""
-    if dtype == torch.float32:
-        instinct = arch.startswith("gfx9")
-        return (128 if instinct else 64) if backward else (256 if instinct else 128)
-    if arch.startswith("gfx9"):
-        return 256
-    return {"gfx1100": (128, 64), "gfx1201": (256, 128)}[arch][backward]
+@pytest.mark.parametrize("backward", [False, True], ids=["forward", "backward"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=short)
+@pytest.mark.parametrize("head_dim", [64, 128, 256])
+def test_attention(recorded, head_dim, dtype, backward):
+    """Every head fits: where registers would not hold a whole one, it is cut."""
+    launch_attention(head_dim, dtype, causal=True, backward=backward)
+    check_dots(recorded, dtype)
 
 
-def test_attention_of_llama(recorded):
-    launch_attention(128, torch.bfloat16, causal=True, backward=False)
-    check_dots(recorded, torch.bfloat16)
-
-
-@pytest.mark.parametrize("recorded", ["gfx942"], indirect=True)
-def test_gradients_of_attention(recorded):
-    launch_attention(64, torch.bfloat16, causal=True, backward=True)
-    check_dots(recorded, torch.bfloat16)
+@pytest.mark.slow
+@pytest.mark.parametrize("backward", [False, True], ids=["forward", "backward"])
+@pytest.mark.parametrize("dtype", DTYPES, ids=short)
+@pytest.mark.parametrize("head_dim", [16, 40, 64, 80, 128, 160, 256])
+def test_attention_everywhere(recorded, head_dim, dtype, backward):
+    for causal in (False, True):
+        launch_attention(head_dim, dtype, causal=causal, backward=backward, tokens=4001)
+    check_dots(recorded, dtype)
 
 
 def launch_decode(heads: int, head_dim: int, dtype: torch.dtype) -> None:
@@ -277,18 +275,6 @@ def test_paged_attention_everywhere(recorded, heads, head_dim, dtype):
         pytest.skip("no tile fits into registers")
     launch_decode(heads, head_dim, dtype)
     check_dots(SimpleNamespace(arch=recorded.arch, launches=recorded.launches[:1]), dtype)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("backward", [False, True], ids=["forward", "backward"])
-@pytest.mark.parametrize("dtype", DTYPES, ids=short)
-@pytest.mark.parametrize("head_dim", [64, 128, 256])
-def test_attention_everywhere(recorded, head_dim, dtype, backward):
-    if head_dim > widest_head(recorded.arch, dtype, backward=backward):
-        pytest.skip("no tile fits into registers")
-    for causal in (False, True):
-        launch_attention(head_dim, dtype, causal=causal, backward=backward)
-    check_dots(recorded, dtype)
 
 
 # ---- top-k ---------------------------------------------------------------------------------------------------------

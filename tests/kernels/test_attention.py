@@ -63,8 +63,21 @@ def causal(request):
 @pytest.fixture
 def small_tiles(monkeypatch):
     """Tiles of 16 x 16: several of each kind on short sequences."""
-    monkeypatch.setattr(launch, "_attention_tile", lambda *args: (16, 16, 64))
-    monkeypatch.setattr(launch, "_attention_backward_tile", lambda *args: (16, 16, 64))
+    set_tiles(monkeypatch, 256)
+
+
+@pytest.fixture
+def slices(monkeypatch):
+    """The same, and heads over 16 elements cut, as those over 64 or 128 are on Radeon."""
+    set_tiles(monkeypatch, 16)
+
+
+def set_tiles(monkeypatch, widest):
+    def tile(dtype, block_d, gpu):
+        return 16, 16, min(block_d, widest), 64
+
+    monkeypatch.setattr(launch, "_attention_tile", tile)
+    monkeypatch.setattr(launch, "_attention_backward_tile", tile)
 
 
 # ---- values and gradients ------------------------------------------------------------------------------------------
@@ -113,6 +126,21 @@ def test_gradients_of_many_heads(heads, dtype, device):
 @given(st.integers(1, 40), st.integers(0, 40), st.integers(1, 50), st.booleans(), st.integers(0, 2**31))
 def test_any_shape_in_small_tiles(device, small_tiles, seq_q, seq_k, head_dim, causal, seed):
     inputs = qkv(device, heads=(2, 1), seq=(seq_q, seq_k), head_dim=head_dim, seed=seed)
+    check(*inputs, causal=causal)
+    check_gradients(*inputs, causal=causal)
+
+
+def test_a_cut_head_is_the_same_head(causal, device, slices):
+    """40 elements: a slice of 8 is left over."""
+    inputs = qkv(device, torch.bfloat16, heads=(2, 1), seq=(20, 40), head_dim=40)
+    check(*inputs, causal=causal)
+    check_gradients(*inputs, causal=causal)
+
+
+@few_examples
+@given(st.integers(1, 20), st.integers(1, 40), st.integers(17, 33), st.booleans(), st.integers(0, 2**31))
+def test_any_shape_of_cut_heads(device, slices, seq_q, seq_k, head_dim, causal, seed):
+    inputs = qkv(device, seq=(seq_q, seq_k), head_dim=head_dim, seed=seed)
     check(*inputs, causal=causal)
     check_gradients(*inputs, causal=causal)
 
