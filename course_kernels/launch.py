@@ -285,7 +285,7 @@ def _attention(
 ) -> tuple[tuple[int, int], dict[str, int]]:
     gpu, (batch, heads, rows, head_dim) = gpu_of(x), x.shape
     few = min(block_m, max(_next_power_of_2(rows), 16))  # the matrix units multiply 16 x 16 or more
-    threads, block_m = threads * few // block_m, few
+    threads, block_m = min(threads, 2 * threads * few // block_m), few  # keys are loaded by all, however few the rows
     meta = {
         "BLOCK_M": block_m,
         "BLOCK_N": block_n,

@@ -117,3 +117,68 @@ def test_every_thread_has_a_whole_vector_of_a_row(gpu, cols, dtype):
 
 def test_a_cpu_tensor_is_launched_as_on_mi300x():
     assert launch.gpu_of(torch.empty(1)) == launch.Gpu("gfx942", 304)
+
+
+# ---- attention -----------------------------------------------------------------------------------------------------
+
+many_examples = settings(deadline=None, database=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+def queries(*shape: int, dtype: torch.dtype = torch.bfloat16) -> torch.Tensor:
+    return torch.empty(shape, dtype=dtype, device="meta")
+
+
+@many_examples
+@given(st.integers(1, 64), st.integers(1, 128), st.integers(1, 10**5), st.integers(1, 256), st.sampled_from(DTYPES))
+def test_attention_covers_every_row_and_every_element_of_a_head(gpu, batch, heads, rows, head_dim, dtype):
+    q = queries(batch, heads, rows, head_dim, dtype=dtype)
+    for (programs, slices), meta in (launch.attention(q), launch.attention_backward(q)):
+        assert_legal(meta, gpu)
+        assert min(meta[f"BLOCK_{axis}"] for axis in "MND") >= 16, "the matrix units multiply 16 x 16 or more"
+        assert programs == batch * heads * math.ceil(rows / meta["BLOCK_M"])
+        assert (slices - 1) * meta["BLOCK_D"] < head_dim <= slices * meta["BLOCK_D"]
+
+
+def test_few_queries_have_a_small_tile(gpu):
+    """One token of a decoder: 128 rows of which 127 do not exist would be computed for nothing."""
+    for rows, block_m in ((1, 16), (16, 16), (17, 32)):
+        (programs, _), meta = launch.attention(queries(1, 8, rows, 128))
+        assert meta["BLOCK_M"] == block_m and programs == 8
+
+
+def test_heads_are_cut_only_where_they_would_spill(gpu):
+    for head_dim, dtype in ((64, torch.float32), (64, torch.bfloat16), (128, torch.float32), (128, torch.bfloat16)):
+        (_, slices), _ = launch.attention(queries(1, 8, 4096, head_dim, dtype=dtype))
+        assert slices == 1
+    (_, slices), _ = launch.attention(queries(1, 8, 4096, 256))
+    assert slices == (2 if gpu.arch == "gfx1100" else 1)
+    (_, slices), _ = launch.attention_backward(queries(1, 8, 4096, 256))
+    assert slices == {"gfx1100": 4, "gfx1201": 2}.get(gpu.arch, 1)
+
+
+@many_examples
+@given(
+    st.integers(1, 64), st.integers(1, 16), st.integers(1, 128), st.integers(1, 256), st.integers(1, 10**6),
+    st.sampled_from(DTYPES),
+)  # fmt: skip
+def test_paged_decode_covers_every_head_in_parts_that_fill_the_gpu(
+    gpu, batch, kv_heads, group, head_dim, tokens, dtype
+):
+    q = queries(batch, kv_heads * group, head_dim, dtype=dtype)
+    (programs, splits), meta = launch.paged_decode(q, kv_heads, tokens)
+    assert_legal(meta, gpu)
+    assert min(meta[f"BLOCK_{axis}"] for axis in "HND") >= 16 and meta["BLOCK_D"] >= head_dim
+    assert programs == batch * kv_heads * math.ceil(group / meta["BLOCK_H"])
+    assert 1 <= splits <= 128 and (splits - 1) * 256 < tokens, "a part has 256 keys or more"
+    assert programs * splits >= gpu.compute_units or splits == min(math.ceil(tokens / 256), 128)
+
+
+def test_one_long_sequence_fills_the_gpu(gpu):
+    """Llama-3-8B, one sequence of 100000 tokens: 8 heads in the cache, and four programs for each compute unit."""
+    (programs, splits), _ = launch.paged_decode(queries(1, 32, 128), 8, 100_000)
+    assert programs == 8 and programs * splits >= min(4 * gpu.compute_units, 8 * 128)
+
+
+def test_many_short_sequences_are_not_split(gpu):
+    (programs, splits), _ = launch.paged_decode(queries(256, 32, 128), 8, 4096)
+    assert programs == 2048 and splits == 1
