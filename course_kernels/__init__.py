@@ -17,6 +17,7 @@ else:
         _numerics.install()
 
 with _importing_kernels():
+    from course_kernels import modules
     from course_kernels.activations import act_and_mul, activation, gelu_tanh_and_mul, silu_and_mul
     from course_kernels.attention import flash_attention
     from course_kernels.conv2d import conv2d
@@ -48,6 +49,7 @@ __all__ = [
     "info",
     "layer_norm",
     "matmul",
+    "modules",
     "paged_decode_attention",
     "quant_fp8_per_group",
     "quant_fp8_per_token",

@@ -131,7 +131,7 @@ def shape(*allowed: tuple[int, ...], **tensors: torch.Tensor) -> None:
         ValueError: it has another.
     """
     for name, tensor in tensors.items():
-        if tuple(tensor.shape) not in allowed:
+        if all(tensor.shape != size for size in allowed):  # not `in`: torch.compile cannot follow it
             wanted = " or ".join(str(tuple(shape)) for shape in dict.fromkeys(allowed))
             raise ValueError(f"{name} must have shape {wanted}, got {tuple(tensor.shape)}")
 

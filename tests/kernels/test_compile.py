@@ -10,7 +10,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import course_kernels as ck
 from course_kernels._triton import hooks
 
-ABOUT_THE_PACKAGE = {"current_backend", "fp8_dtype", "info", "set_backend", "use_backend"}
+ABOUT_THE_PACKAGE = {"current_backend", "fp8_dtype", "info", "modules", "set_backend", "use_backend"}
 
 
 def floats(*shape, grad=True, dtype=torch.float32):
@@ -127,10 +127,10 @@ def results(function, args):
     return *outputs, *(torch.autograd.grad(differentiable, inputs, arriving) if inputs else ())
 
 
-def check_compiled(function, make, device, compiler):
+def check_compiled(function, make, device, compiler, dynamic=None):
     expected = results(function, arguments(make, device))
     torch.compiler.reset()
-    compiled = torch.compile(function, backend=compiler, fullgraph=True)  # a graph break is an error
+    compiled = torch.compile(function, backend=compiler, fullgraph=True, dynamic=dynamic)  # a graph break is an error
     for got, want in zip(results(compiled, arguments(make, device)), expected, strict=True):
         assert got.dtype == want.dtype and got.stride() == want.stride()
         assert_close(got, want, 1e-6)
@@ -140,10 +140,10 @@ def check_compiled(function, make, device, compiler):
 
 
 @all_cases
-@pytest.mark.parametrize("backend", ["triton", "torch"])
-def test_one_graph_with_the_same_numbers_and_gradients(function, make, backend, device):
+@pytest.mark.parametrize(("backend", "dynamic"), [("triton", False), ("triton", True), ("torch", False)])
+def test_one_graph_with_the_same_numbers_and_gradients(function, make, backend, dynamic, device):
     with ck.use_backend(backend):
-        check_compiled(function, make, device, "aot_eager")
+        check_compiled(function, make, device, "aot_eager", dynamic)
 
 
 @pytest.mark.gpu
