@@ -21,3 +21,14 @@ def assert_close(actual: torch.Tensor, expected: torch.Tensor, tolerance: float)
 def short(dtype: torch.dtype) -> str:
     """A dtype in a test's name: "bfloat16"."""
     return str(dtype).removeprefix("torch.")
+
+
+def far_apart(x: torch.Tensor, dim: int) -> torch.Tensor:
+    """The same numbers, but 2**30 elements from one to the next along dim: the third is at 2**31, negative in int32.
+
+    Untouched pages of the buffer cost nothing.
+    """
+    near = torch.empty_like(x[(slice(None),) * dim + (slice(0, 1),)], memory_format=torch.contiguous_format)
+    strides = [2**30 if i == dim else stride for i, stride in enumerate(near.stride())]
+    size = 2**30 * (x.shape[dim] - 1) + near.numel()
+    return torch.empty(size, dtype=x.dtype, device=x.device).as_strided(x.shape, strides).copy_(x)

@@ -4,7 +4,7 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from kernel_testing import DTYPES
+from kernel_testing import DTYPES, far_apart
 
 import course_kernels
 from course_kernels import launch, reference
@@ -150,13 +150,13 @@ def test_nothing_outside_the_view_is_used_and_no_bias_is_none(case, device):
 
 
 @pytest.mark.parametrize("dim", range(4))
-def test_images_beyond_two_to_the_31_elements(dim, device):
-    """Along one dimension the last element is at 2**31: in int32 that would be negative."""
-    strides = [36, 12, 4, 1]
-    strides[dim] = 2**30
-    x = torch.empty(2**31 + 300, dtype=torch.float16, device=device).as_strided((3, 3, 3, 3), strides)
-    x.copy_(randn((3, 3, 3, 3), torch.float16, device))
-    check(x, randn((2, 3, 2, 2), torch.float16, device, seed=1))
+@pytest.mark.parametrize("operand", ["x", "weight"])
+def test_operands_beyond_two_to_the_31_elements(operand, dim, device):
+    x, weight = (randn((3, 3, 3, 3), torch.float16, device, seed) for seed in (0, 1))
+    if operand == "x":
+        check(far_apart(x, dim), weight[..., :2, :2])
+    else:
+        check(x, far_apart(weight, dim), None, 1, 1)
 
 
 # ---- refusals, each before any launch ------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from kernel_testing import assert_close
+from kernel_testing import assert_close, far_apart
 
 import course_kernels
 from course_kernels import launch, reference
@@ -141,12 +141,18 @@ def test_strided_caches_and_indices_of_64_bits(device):
     check((wide, both[:, :, 0], both[:, :, 1], table.long(), lengths.long()))
 
 
-def test_blocks_beyond_two_to_the_31_elements(device):
-    buffer = torch.empty(2**31 + 64, dtype=torch.float16, device=device)
-    cache = buffer.as_strided((3, 4, 1, 16), (2**30, 16, 16, 1))
-    cache.copy_(torch.randn(cache.shape))
-    q, table = torch.randn(1, 1, 16).to(device, torch.float16), torch.tensor([[2, 0]], device=device)
-    check((q, cache, cache, table, torch.tensor([7], device=device)))
+@pytest.mark.parametrize("dim", [0, 1, 2])
+def test_caches_beyond_two_to_the_31_elements(dim, device):
+    """Blocks, their tokens and heads far apart."""
+    q, k_cache, v_cache, table, lengths = inputs(device, torch.float16, lengths=(7,), heads=(3, 3), block_size=3)
+    assert min(k_cache.shape[:3]) >= 3
+    check((q, far_apart(k_cache[:3], dim), far_apart(v_cache[:3], dim), table.clamp(max=2), lengths))
+
+
+@pytest.mark.parametrize("dim", [0, 1])
+def test_queries_beyond_two_to_the_31_elements(dim, device):
+    q, *rest = inputs(device, torch.float16, lengths=(7, 1, 5), heads=(3, 3))
+    check((far_apart(q, dim), *rest))
 
 
 @pytest.mark.parametrize("spoil", [lambda a: a[0][:0], lambda a: a[0][:, :0]], ids=["no sequence", "no head"])

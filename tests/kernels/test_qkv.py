@@ -4,7 +4,7 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from kernel_testing import DTYPES, TOLERANCE, assert_close, short
+from kernel_testing import DTYPES, TOLERANCE, assert_close, far_apart, short
 
 import course_kernels
 from course_kernels import launch, reference
@@ -249,16 +249,16 @@ def test_strided_parts_and_positions_are_read_in_place(style, device, small_gpu)
     check_split(q[:, :, :16].flatten(1), (4, 1), 16, positions, style)
 
 
-def test_tokens_beyond_two_to_the_31_elements(device):
-    """The last token begins at 2**31: in int32 that would be negative. Untouched pages of the buffer cost nothing."""
-    buffer = torch.empty(2**31 + 64, dtype=torch.float16, device=device)
-    qkv = buffer.as_strided((3, 24), (2**30, 1))
-    qkv.copy_(randn((3, 24)))
-    check_split(qkv, (1, 1), 8, places(3, device))
-    q, k = (buffer[start:].as_strided((3, 1, 16), (2**30, 16, 1)) for start in (0, 24))
-    for x in (q, k):
-        x.copy_(randn((3, 1, 16)))
-    check_rope_concat([q[..., :8], q[..., 8:], k[..., :8], k[..., 8:]], places(3, device))
+def test_rows_of_a_projection_beyond_two_to_the_31_elements(device):
+    check_split(far_apart(randn((3, 24), torch.float16, device), 0), (1, 1), 8, places(3, device))
+
+
+@pytest.mark.parametrize("dim", [0, 1])
+def test_parts_beyond_two_to_the_31_elements(dim, device):
+    """Tokens and heads far apart."""
+    far = [far_apart(x, dim) for x in parts(3, (3, 3), 8, 8, torch.float16, device)]
+    check_rope_concat(far, places(3, device))
+    check_concat(*far)
 
 
 @pytest.mark.parametrize("table_dtype", DTYPES, ids=short)

@@ -6,7 +6,7 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from kernel_testing import DTYPES, GRADIENT_TOLERANCE, TOLERANCE, assert_close, short
+from kernel_testing import DTYPES, GRADIENT_TOLERANCE, TOLERANCE, assert_close, far_apart, short
 
 import course_kernels
 from course_kernels import launch, reference
@@ -376,15 +376,26 @@ def test_strided_in_place_leaves_the_rest_alone(style, device):
     assert torch.equal(qkv[:, :9], before[:, :9]) and torch.equal(qkv[:, 12:], before[:, 12:])
 
 
-@pytest.mark.parametrize("layout", ["sbhd", "bshd"])
-def test_tokens_beyond_two_to_the_31_elements(layout, device):
-    """The last token begins at 2**31: in int32 that would be negative. Untouched pages of the buffer cost nothing."""
-    buffer = torch.empty(2**31 + 16, dtype=torch.float16, device=device)
-    shape = shape_of(layout, 3, 1, 2, 8)
-    stride = (2**30, 16, 8, 1) if layout == "sbhd" else (16, 2**30, 8, 1)
-    x = buffer.as_strided(shape, stride)
-    x.copy_(randn(shape, torch.float16, device))
-    check(x, *tables(device, 8), layout=layout)
+@layouts
+@pytest.mark.parametrize("dim", [0, 1, 2])
+def test_heads_beyond_two_to_the_31_elements(layout, dim, device):
+    """Tokens, sequences and heads far apart: in what is read, written in place, and in the gradient that arrives."""
+    near = randn(shape_of(layout, 3, 3, 3, 8), torch.float16, device)
+    if dim == near.ndim - 1:
+        pytest.skip("the elements of a head are adjacent")
+    x = far_apart(near, dim)
+    y = check(x, *tables(device, 8), layout=layout)
+    assert torch.equal(run("rope", x, *tables(device, 8), layout=layout, inplace=True), y)
+    near.requires_grad_()
+    run("rope", near, *tables(device, 8), layout=layout).backward(x)  # turned above, and now back
+    assert_close(near.grad, near, TOLERANCE[torch.float16])
+
+
+@pytest.mark.parametrize("dim", [0, 1, 2])
+def test_pixels_beyond_two_to_the_31_elements(dim, device):
+    x = randn((3, 3, 3, 8), torch.float16, device)
+    angles = *tables(device, 4, 1), *tables(device, 4, 3)
+    assert torch.equal(run("rope_2d", far_apart(x, dim), *angles), run("rope_2d", x, *angles))
 
 
 @pytest.mark.parametrize("table_dtype", DTYPES, ids=short)
