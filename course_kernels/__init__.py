@@ -22,6 +22,7 @@ with _importing_kernels():
     from course_kernels.attention import flash_attention
     from course_kernels.conv2d import conv2d
     from course_kernels.dropout import dropout_add
+    from course_kernels.kv_cache import kv_cache_update, paged_kv_cache_update
     from course_kernels.layer_norm import add_layer_norm, layer_norm
     from course_kernels.matmul import matmul
     from course_kernels.paged_attention import paged_decode_attention
@@ -47,10 +48,12 @@ __all__ = [
     "fp8_dtype",
     "gelu_tanh_and_mul",
     "info",
+    "kv_cache_update",
     "layer_norm",
     "matmul",
     "modules",
     "paged_decode_attention",
+    "paged_kv_cache_update",
     "quant_fp8_per_group",
     "quant_fp8_per_token",
     "rms_norm",

@@ -9,6 +9,17 @@ VARIABLE = "COURSE_KERNELS_CHECKS"
 FLOATING = (torch.float32, torch.float16, torch.bfloat16)
 
 
+def are_tensors(**values: torch.Tensor) -> None:
+    """Each is a tensor.
+
+    Raises:
+        TypeError: it is not.
+    """
+    for name, value in values.items():
+        if not isinstance(value, torch.Tensor):
+            raise TypeError(f"{name} must be a torch.Tensor, got {type(value).__name__}")
+
+
 def floating(**tensors: torch.Tensor) -> None:
     """Each is a tensor of float32, float16 or bfloat16, and all are on one device.
 
@@ -16,14 +27,11 @@ def floating(**tensors: torch.Tensor) -> None:
         TypeError: not a tensor, or of another type.
         ValueError: on different devices.
     """
-    first_name, first = next(iter(tensors.items()))
+    are_tensors(**tensors)
     for name, tensor in tensors.items():
-        if not isinstance(tensor, torch.Tensor):
-            raise TypeError(f"{name} must be a torch.Tensor, got {type(tensor).__name__}")
         if tensor.dtype not in FLOATING:
             raise TypeError(f"{name} must be float32, float16 or bfloat16, got {tensor.dtype}; convert it with .to()")
-        if tensor.device != first.device:
-            raise ValueError(f"{name} is on {tensor.device} but {first_name} is on {first.device}; move one of them")
+    same_device(**tensors)
 
 
 def same_shape_and_dtype(**pair: torch.Tensor) -> None:
@@ -105,9 +113,8 @@ def integers(**tensors: torch.Tensor) -> None:
     Raises:
         TypeError: it is not.
     """
+    are_tensors(**tensors)
     for name, tensor in tensors.items():
-        if not isinstance(tensor, torch.Tensor):
-            raise TypeError(f"{name} must be a torch.Tensor, got {type(tensor).__name__}")
         if tensor.dtype not in (torch.int32, torch.int64):
             raise TypeError(f"{name} must be int32 or int64, got {tensor.dtype}; convert it with .to()")
 

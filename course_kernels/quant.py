@@ -185,7 +185,7 @@ def fp8_dtype(arch: str | None = None) -> torch.dtype:
     raise ValueError(f"{arch} has no fp8 arithmetic; gfx942, gfx950, gfx12 and NVIDIA's sm_89 and later have")
 
 
-def _checked_dtype(x: torch.Tensor, dtype: torch.dtype | None) -> torch.dtype:
+def checked_dtype(x: torch.Tensor, dtype: torch.dtype | None) -> torch.dtype:
     """The fp8 type of the GPU that holds x; on a CPU the caller's, by default `fp8_dtype()`."""
     if dtype not in (None, *FP8):
         raise TypeError(f"dtype must be torch.float8_e4m3fn or torch.float8_e4m3fnuz, got {dtype}")
@@ -198,7 +198,7 @@ def _checked_dtype(x: torch.Tensor, dtype: torch.dtype | None) -> torch.dtype:
     return native
 
 
-def _runs_kernel(x: torch.Tensor, dtype: torch.dtype) -> bool:
+def runs_kernel(x: torch.Tensor, dtype: torch.dtype) -> bool:
     """As `uses_triton`, but the reference stands in for fnuz where Triton 3.6 or 3.7 interprets: those lack it."""
     if not uses_triton(x):
         return False
@@ -231,8 +231,8 @@ def quant_fp8_per_token(x: torch.Tensor, dtype: torch.dtype | None = None) -> tu
     checks.row_vectors(x)
     checks.not_differentiable(x=x)
     x_rows = checks.rows_of(x=x)
-    dtype = _checked_dtype(x, dtype)
-    if x.numel() == 0 or not _runs_kernel(x, dtype):
+    dtype = checked_dtype(x, dtype)
+    if x.numel() == 0 or not runs_kernel(x, dtype):
         return reference.quant_fp8_per_token(x, dtype)
     q, scale = quant_fp8_forward(x_rows, x.shape[-1], dtype)
     return q.view(x.shape), scale.view(x.shape[:-1])
@@ -262,8 +262,8 @@ def quant_fp8_per_group(
     checks.not_differentiable(x=x)
     _check_group_size(group_size)
     x_rows = checks.rows_of(x=x)
-    dtype = _checked_dtype(x, dtype)
-    if x.numel() == 0 or not _runs_kernel(x, dtype):
+    dtype = checked_dtype(x, dtype)
+    if x.numel() == 0 or not runs_kernel(x, dtype):
         return reference.quant_fp8_per_group(x, group_size, dtype)
     q, scale = quant_fp8_forward(x_rows, group_size, dtype)
     return q.view(x.shape), scale.view(*x.shape[:-1], -1)
@@ -295,8 +295,8 @@ def act_mul_fp8_quant(
     check_gated_width(x)
     _check_group_size(group_size)
     x_rows = checks.rows_of(x=x)
-    dtype = _checked_dtype(x, dtype)
-    if x.numel() == 0 or not _runs_kernel(x, dtype):
+    dtype = checked_dtype(x, dtype)
+    if x.numel() == 0 or not runs_kernel(x, dtype):
         return reference.act_mul_fp8_quant(x, kind, group_size, dtype)
     q, scale = act_mul_fp8_quant_forward(x_rows, kind, group_size, dtype)
     return q.view(*x.shape[:-1], -1), scale.view(*x.shape[:-1], -1)

@@ -348,3 +348,72 @@ def rope_concat_qk(
     """(q, k): the two parts of each head side by side, the second turned"""
     q_pe, k_pe = (rotate_tokens(x, positions, cos, sin, style) for x in (q_pe, k_pe))
     return concat_qk(q_nope, q_pe, k_nope, k_pe)
+
+
+def kv_cache_update(
+    q: Tensor | None,
+    k: Tensor,
+    v: Tensor,
+    k_cache: Tensor,
+    v_cache: Tensor,
+    positions: Tensor,
+    cos: Tensor | None = None,
+    sin: Tensor | None = None,
+    *,
+    style: str = "neox",
+) -> Tensor | None:
+    """k, turned, and v into the caches (B, S_max, KH, D) at each token's position; q, turned"""
+    if cos is not None:
+        q, k = (None if x is None else rotate_tokens(x, positions, cos, sin, style) for x in (q, k))
+    sequence = torch.arange(len(positions), device=positions.device)[:, None]
+    k_cache[sequence, positions.long()] = k
+    v_cache[sequence, positions.long()] = v
+    return q
+
+
+def paged_kv_cache_update(
+    q: Tensor | None,
+    k: Tensor,
+    v: Tensor,
+    k_cache: Tensor,
+    v_cache: Tensor,
+    slot_mapping: Tensor,
+    positions: Tensor | None = None,
+    cos: Tensor | None = None,
+    sin: Tensor | None = None,
+    *,
+    layout: str = "flash",
+    k_scale: float | Tensor | None = None,
+    v_scale: float | Tensor | None = None,
+    style: str = "neox",
+) -> tuple[Tensor | None, Tensor]:
+    """k, its first rows turned, and v into the slots of paged caches, none where it is negative; q and k, turned"""
+    turned = len(k) if positions is None else len(positions)
+    exact = k.double()
+    if cos is not None:
+        q = None if q is None else rotate_tokens(q, positions, cos, sin, style)
+        exact = torch.cat([rotate_tokens(exact[:turned], positions, cos, sin, style), exact[turned:]])
+    keep = slot_mapping >= 0
+    k_rows, v_rows = _to_cache(exact[keep], k_cache, k_scale), _to_cache(v[keep], v_cache, v_scale)
+    k_cache, v_cache = _storable(k_cache), _storable(v_cache)
+    page_size = k_cache.shape[1 if layout == "flash" else 3]
+    page, place = slot_mapping[keep].long() // page_size, slot_mapping[keep].long() % page_size
+    if layout == "flash":
+        k_cache[page, place], v_cache[page, place] = k_rows, v_rows
+    else:
+        k_cache[page, :, :, place] = k_rows.unflatten(-1, (-1, k_cache.shape[-1]))
+        v_cache[page, :, :, place] = v_rows
+    return q, exact[:turned].to(k.dtype)
+
+
+def _to_cache(x: Tensor, cache: Tensor, scale: float | Tensor | None) -> Tensor:
+    """x, or round(clamp(x / scale)), in the dtype of the cache"""
+    if scale is not None:
+        largest = torch.finfo(cache.dtype).max
+        x = (x.double() / float(scale)).clamp(-largest, largest).float()
+    return _storable(x.to(cache.dtype))
+
+
+def _storable(x: Tensor) -> Tensor:
+    """x, or its bytes where it is fp8, which PyTorch cannot index"""
+    return x.view(torch.uint8) if x.itemsize == 1 else x

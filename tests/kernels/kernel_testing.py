@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import torch
 
+import course_kernels
+
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 
 # Kernels compute in float32 and round once: half a unit in the last place, and a little for the order of the sums.
@@ -32,3 +34,29 @@ def far_apart(x: torch.Tensor, dim: int) -> torch.Tensor:
     strides = [2**30 if i == dim else stride for i, stride in enumerate(near.stride())]
     size = 2**30 * (x.shape[dim] - 1) + near.numel()
     return torch.empty(size, dtype=x.dtype, device=x.device).as_strided(x.shape, strides).copy_(x)
+
+
+def randn(shape, dtype=torch.float32, device="cpu", seed=0) -> torch.Tensor:
+    """The same numbers on every device."""
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed)).to(device, dtype)
+
+
+def tables(device, rotary_dim, positions=64, base=10000.0) -> tuple[torch.Tensor, torch.Tensor]:
+    """cos and sin."""
+    return course_kernels.rope_tables(positions, rotary_dim, base, device=device)
+
+
+def places(tokens, device, limit=64) -> torch.Tensor:
+    """A position for each token: not monotone, some twice, the last row of the tables among them."""
+    return ((torch.arange(tokens) * 37 + limit - 1) % limit // 2 * 2 + (torch.arange(tokens) == 0) * 1).to(device)
+
+
+def run(name, *args, **kwargs):
+    """A function of the package, by its Triton kernel."""
+    with course_kernels.use_backend("triton"):
+        return getattr(course_kernels, name)(*args, **kwargs)
+
+
+def bits(x) -> torch.Tensor:
+    """The same bits as integers: NaN and the sign of zero can be compared."""
+    return x.contiguous().view({4: torch.int32, 2: torch.int16, 1: torch.int8}[x.itemsize])

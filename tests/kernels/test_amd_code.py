@@ -20,7 +20,7 @@ matmul, topk, conv2d = (importlib.import_module(f"course_kernels.{f}") for f in 
 attention, paged_attention = (
     importlib.import_module(f"course_kernels.{family}") for family in ("attention", "paged_attention")
 )
-rope, qkv = (importlib.import_module(f"course_kernels.{family}") for family in ("rope", "qkv"))
+rope, qkv, kv_cache = (importlib.import_module(f"course_kernels.{family}") for family in ("rope", "qkv", "kv_cache"))
 softmax, activations, dropout, quant = (
     importlib.import_module(f"course_kernels.{family}") for family in ("softmax", "activations", "dropout", "quant")
 )
@@ -122,6 +122,7 @@ def test_no_spill_and_wide_loads_everywhere(recorded, cols, dtype, fused):
 
 # ---- kernels of heads -----------------------------------------------------------------------------------------------
 
+NARROW_LOAD = re.compile(r"(?:global|buffer)_load_(?:u?short|[ui]16|d16|[us]?byte|[ui]8)\w*")
 NARROW_STORE = re.compile(r"(?:global|buffer)_store_(?!dwordx4|b128)\w+")
 
 
@@ -129,8 +130,7 @@ def launch_heads(tokens: int, q_heads: int, kv_heads: int, head_dim: int, dtype:
     """Launch each kernel that moves heads, for a model's layer with such heads."""
     x = torch.empty(tokens, q_heads + 2 * kv_heads, head_dim, dtype=dtype)
     positions, cos = torch.empty(tokens, dtype=torch.int64), torch.empty(tokens, head_dim // 2)
-    rotation = rope.Rotation(style, "thd", head_dim, False)
-    rope.rope_forward(x, x, cos, cos, positions[None], None, None, rotation)
+    rope.rope_forward(x, x, cos, cos, positions[None], None, None, style, "thd", head_dim, False)
     rope.rope_2d_forward(
         x[None], *[torch.empty(64, head_dim // 4)] * 2, *[torch.empty(tokens // 64, head_dim // 4)] * 2
     )
@@ -140,7 +140,7 @@ def launch_heads(tokens: int, q_heads: int, kv_heads: int, head_dim: int, dtype:
     qkv.concat_qk_forward(*parts, positions, cos, cos, style)
 
 
-def check_heads(recorded, *, wide=True):
+def check_heads(recorded, *, wide=True, stores=True):
     """Every recorded launch: no spill, and heads come and go in whole vectors; tables and positions may be narrower."""
     assert recorded.launches
     for kernel, args, kwargs in recorded.launches:
@@ -149,7 +149,8 @@ def check_heads(recorded, *, wide=True):
         code = dual_mode.compile(kernel, spec, recorded.arch).asm["amdgcn"]
         assert fact(code, "vgpr_spill_count") == 0 and fact(code, "private_segment_fixed_size") == 0, name
         if wide:
-            assert WIDE.search(code) and not NARROW_STORE.search(code), f"{name}: {NARROW_STORE.findall(code)}"
+            assert WIDE.search(code) and not NARROW_LOAD.search(code), f"{name}: {NARROW_LOAD.findall(code)}"
+            assert not (stores and NARROW_STORE.search(code)), f"{name}: {NARROW_STORE.findall(code)}"
 
 
 @pytest.mark.parametrize("style", ["neox", "gptj"])
@@ -162,6 +163,48 @@ def test_heads_of_a_prompt(recorded, sizes, style):
 @pytest.mark.parametrize("recorded", ["gfx942"], indirect=True)
 def test_heads_of_one_token_a_sequence(recorded):
     launch_heads(64, 32, 8, 128, torch.bfloat16, "neox")
+    check_heads(recorded, wide=False)
+
+
+def launch_cache(tokens: int, q_heads: int, kv_heads: int, head_dim: int, dtype, cache_dtype, layout, style) -> None:
+    """Launch the cache kernel for a model's layer: with RoPE and without, contiguous as well if the layout is flash."""
+    q, k = (torch.empty(tokens, heads, head_dim, dtype=dtype) for heads in (q_heads, kv_heads))
+    positions, cos = torch.empty(tokens, dtype=torch.int64), torch.empty(tokens, head_dim // 2)
+    x = 16 // cache_dtype.itemsize
+    packed = (99, kv_heads, head_dim // x, 16, x), (99, kv_heads, head_dim, 16)
+    shapes = packed if layout == "packed" else [(99, 16, kv_heads, head_dim)] * 2
+    k_cache, v_cache = (torch.empty(shape, dtype=cache_dtype) for shape in shapes)
+    scales = [torch.empty(1) if cache_dtype.itemsize == 1 else None] * 2
+    forward, caches = kv_cache.kv_cache_forward, (k_cache, v_cache)
+    forward(q, k, k, q, k, *caches, positions, positions, cos, cos, *scales, layout, style)
+    forward(None, k, k, None, None, *caches, positions, None, None, None, *scales, layout, style)
+    if layout == "flash" and cache_dtype == dtype:
+        q, k, positions, caches = q[None], k[None], positions[None], [c.flatten(0, 1)[None] for c in caches]
+        forward(q, k, k, q, None, *caches, None, positions, cos, cos, None, None, layout, style)
+
+
+@pytest.mark.parametrize("layout", ["flash", "packed"])
+@pytest.mark.parametrize("sizes", [(9, 3, 64), (32, 8, 128)], ids=["SmolLM2", "Llama 3"])
+def test_cache_of_a_prompt(recorded, sizes, layout):
+    """In the packed layout neighbours of a value lie apart, so they are stored one by one."""
+    launch_cache(4096, *sizes, torch.bfloat16, torch.bfloat16, layout, "neox")
+    check_heads(recorded, stores=layout == "flash")
+
+
+@pytest.mark.parametrize("recorded", ["gfx942", "gfx950", "gfx1201"], indirect=True)  # those that have fp8
+@pytest.mark.parametrize("layout", ["flash", "packed"])
+def test_cache_of_fp8(recorded, layout):
+    launch_cache(4096, 32, 8, 128, torch.bfloat16, quant.fp8_dtype(recorded.arch), layout, "neox")
+    check_heads(recorded, stores=False)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("style", ["neox", "gptj"])
+@pytest.mark.parametrize("dtype", DTYPES, ids=short)
+@pytest.mark.parametrize("layout", ["flash", "packed"])
+def test_cache_everywhere(recorded, layout, dtype, style):
+    for tokens, sizes in ((4096, (40, 8, 128)), (64, (32, 8, 128)), (1, (16, 16, 256))):
+        launch_cache(tokens, *sizes, dtype, dtype, layout, style)
     check_heads(recorded, wide=False)
 
 

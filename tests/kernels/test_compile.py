@@ -86,6 +86,37 @@ CASES = {
             *(integers(3, 0, 0, 15), tables()),
         ),
     ),
+    "kv_cache_update": (
+        lambda q, k, k_cache, positions, table: (
+            ck.kv_cache_update(q, k, k + 1, k_cache, v_cache := k_cache + 1, positions, *table.chunk(2)),
+            *(k_cache, v_cache),
+        ),
+        lambda: (
+            fixed(2, 3, 4, 8),
+            fixed(2, 3, 1, 8),
+            fixed(2, 9, 1, 8),
+            integers(3, 0, 8, 1, 5, 2).view(2, 3),
+            tables(),
+        ),
+    ),
+    "kv_cache_update without RoPE": (
+        lambda k, k_cache, positions: (ck.kv_cache_update(None, k, k, k_cache, k_cache + 1, positions), k_cache)[1],
+        lambda: (fixed(2, 3, 1, 8), fixed(2, 9, 1, 8), integers(3, 0, 8, 1, 5, 2).view(2, 3)),
+    ),
+    "paged_kv_cache_update": (
+        lambda q, k, k_cache, slots, positions, table: (
+            *ck.paged_kv_cache_update(q, k, k + 1, k_cache, v_cache := k_cache + 1, slots, positions, *table.chunk(2)),
+            *(k_cache, v_cache),
+        ),
+        lambda: (
+            *(fixed(2, 4, 8), fixed(3, 1, 8), fixed(3, 5, 1, 8)),
+            *(integers(14, -1, 0), integers(3, 15), tables()),
+        ),
+    ),
+    "paged_kv_cache_update without RoPE": (
+        lambda k, k_cache, slots: (ck.paged_kv_cache_update(None, k, k, k_cache, k_cache + 1, slots), k_cache)[1],
+        lambda: (fixed(3, 1, 8), fixed(3, 5, 1, 8), integers(14, -1, 0)),
+    ),
     "matmul": (
         lambda a, b: ck.matmul(a, b.t(), activation="relu", out_dtype=torch.bfloat16),
         lambda: (fixed(3, 4), fixed(5, 4)),
@@ -232,7 +263,7 @@ def test_every_function_has_a_case_and_every_operator_is_called(backend, device,
         with ck.use_backend(backend):
             called |= {operator.name() for operator in operators_called(make, function, device)}
     registered = {name for name in torch._C._dispatch_get_all_op_names() if name.startswith("course_kernels::")}
-    of_references = {"course_kernels::paged_decode_attention"}
+    of_references = {"course_kernels::paged_decode_attention", "course_kernels::paged_kv_cache_reference"}
     assert called == (of_references if backend == "torch" else registered - of_references)
 
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from kernel_testing import DTYPES, TOLERANCE, assert_close, far_apart, short
+from kernel_testing import DTYPES, TOLERANCE, assert_close, bits, far_apart, places, randn, run, short, tables
 
 import course_kernels
 from course_kernels import launch, reference
@@ -15,29 +15,6 @@ few_examples = settings(
 )
 styles = pytest.mark.parametrize("style", STYLES)
 HEADS = [(1, 1), (2, 1), (8, 1), (16, 4), (9, 3), (12, 12), (40, 8), (1, 4)]  # the last: fewer of Q than of K
-
-
-def randn(shape, dtype=torch.float32, device="cpu", seed=0):
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed)).to(device, dtype)
-
-
-def tables(device, rotary_dim, positions=64, base=10000.0):
-    return course_kernels.rope_tables(positions, rotary_dim, base, device=device)
-
-
-def places(tokens, device, limit=64):
-    """A position for each token: not monotone, some twice, the last row of the tables among them."""
-    return ((torch.arange(tokens) * 37 + limit - 1) % limit // 2 * 2 + (torch.arange(tokens) == 0) * 1).to(device)
-
-
-def run(name, *args, **kwargs):
-    with course_kernels.use_backend("triton"):
-        return getattr(course_kernels, name)(*args, **kwargs)
-
-
-def bits(x):
-    """The same bits as integers: NaN and the sign of zero can be compared."""
-    return x.contiguous().view({4: torch.int32, 2: torch.int16}[x.itemsize])
 
 
 def assert_results(got, want, dtype):

@@ -345,7 +345,7 @@ def test_a_type_that_the_gpu_lacks(arch, dtype, message, monkeypatch):
 
     monkeypatch.setattr(launch, "gpu_of", lambda tensor: launch.Gpu(arch, 100))
     with pytest.raises(ValueError, match=message):
-        quant._checked_dtype(OnGpu(), dtype)
+        quant.checked_dtype(OnGpu(), dtype)
 
 
 # ---- refusals, each before any launch ------------------------------------------------------------------------------
