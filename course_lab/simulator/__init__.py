@@ -1,0 +1,14 @@
+"""The fourth engine: the AMD machine code of a kernel, executed on this CPU.
+
+    from course_lab.simulator import simulate
+    run = simulate(add_kernel, (4,), (x, y, out, n), BLOCK=1024, arch="gfx942")
+
+It is functional, not timed: registers, memory, LDS and barriers behave as on the hardware; clocks and caches do not
+exist.
+"""
+
+from course_lab.simulator.faults import IllegalAccess, SimulationError, UnknownInstruction
+from course_lab.simulator.launch import simulate
+from course_lab.simulator.run import Run
+
+__all__ = ["IllegalAccess", "Run", "SimulationError", "UnknownInstruction", "simulate"]

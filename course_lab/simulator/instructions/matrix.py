@@ -1,0 +1,165 @@
+"""The matrix units: MFMA of CDNA (a wave of 64 multiplies tiles together) and WMMA of RDNA (a wave of 32).
+
+D = A B + C. Which lane and register hold which element of A, B, C and D is the essence of these instructions; the
+functions below say it as reshapes. Layouts: AMD, "Matrix Instruction Calculator"; MI300 ISA, section 7.1; RDNA 3 ISA,
+section 7.9. Products are summed in float64 and rounded once; the hardware's order of rounding is not documented.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import numpy as np
+
+from course_lab.simulator.instructions.common import NotInTable, Step, Target
+from course_lab.simulator.numbers import F16, F32, F64, I32, U8, U16, U32, float8_values, from_bf16, round_to_xf32
+from course_lab.simulator.operands import Operand
+from course_lab.simulator.program import Decoded
+
+_MFMA = re.compile(r"v_mfma_(f32|i32|f64)_(\d+)x(\d+)x(\d+)_?(\w+?)(_1k)?$")
+_WMMA = re.compile(r"v_wmma_(f32|i32|f16|bf16)_16x16x16_(\w+)$")
+_BYTES = {"f32": 4, "xf32": 4, "f16": 2, "bf16": 2, "i8": 1, "iu8": 1, "fp8": 1, "bf8": 1}
+
+
+def build(name: str, instruction: Decoded, target: Target) -> Step:
+    """The function that executes one matrix instruction."""
+    if found := _MFMA.match(name):
+        result, m, n, k, types, _ = found.groups()
+        return _mfma(result, (int(m), int(n), int(k)), types, instruction, target)
+    if found := _WMMA.match(name):
+        return _wmma(found[1], found[2], instruction, target)
+    raise NotInTable(name)
+
+
+# ---- numbers in registers --------------------------------------------------------------------------------------------
+
+
+def _decoder(kind: str, fnuz: bool) -> Callable[[np.ndarray], np.ndarray]:
+    """From 32-bit words to the numbers in them, along the last axis."""
+    if kind in ("fp8", "bf8"):
+        table = float8_values(kind, fnuz)
+        return lambda words: table[words.view(U8)]
+    return {
+        "f32": lambda words: words.view(F32),
+        "xf32": round_to_xf32,
+        "f16": lambda words: words.view(F16),
+        "bf16": lambda words: from_bf16(words.view(U16)),
+        "i8": lambda words: words.view(np.int8),
+        "iu8": lambda words: words.view(np.int8),
+    }[kind]
+
+
+def _operand_types(types: str, modifiers: dict) -> tuple[str, str]:
+    if types == "f8f6f4":
+        formats = ("fp8", "bf8")  # the other formats have 6 and 4 bits
+        choices = [modifiers.get(name, 0) for name in ("cbsz", "blgp")]
+        if max(choices) > 1:
+            raise NotInTable("f6 and f4 operands")
+        return formats[choices[0]], formats[choices[1]]
+    first, _, second = types.partition("_")
+    if first not in _BYTES or second and second not in _BYTES:
+        raise NotInTable(types)
+    return first, second or first
+
+
+def _words(w, operand: Operand, registers: int) -> np.ndarray:
+    """The registers of an operand as [wave, lane, register]."""
+    return np.ascontiguousarray(np.moveaxis(w.V[operand.index : operand.index + registers], 0, -1))
+
+
+def _accumulator(operand: Operand, registers: int, kind) -> Callable:
+    """C as [register, wave, lane], or the constant that it is."""
+    if operand.is_constant:
+        value = kind(operand.value)
+        return lambda w: value
+    return lambda w: w.V[operand.index : operand.index + registers].view(kind)
+
+
+def _product(a: np.ndarray, b: np.ndarray, integer: bool) -> np.ndarray:
+    """A [wave, m, k] times B [wave, n, k] transposed."""
+    kind = np.int64 if integer else F64
+    return np.matmul(a.astype(kind), b.astype(kind).swapaxes(1, 2))
+
+
+def _finish(w, result: Operand, registers: int, c, d: np.ndarray, kind) -> None:
+    total = (d + c).astype(kind) if kind is F32 else d.astype(I32) + c
+    w.V[result.index : result.index + registers] = (
+        total.view(U32)
+        if w.live is None
+        else np.where(w.live[None, :, None], total.view(U32), w.V[result.index : result.index + registers])
+    )
+
+
+# ---- MFMA ------------------------------------------------------------------------------------------------------------
+
+
+def _mfma(result_kind: str, shape: tuple[int, int, int], types: str, instruction: Decoded, target: Target) -> Step:
+    m, n, k = shape
+    if m != n or m not in (16, 32) or result_kind == "f64":
+        raise NotInTable(instruction.mnemonic)
+    kinds = _operand_types(types, instruction.modifiers)
+    decoders = [_decoder(kind, target.fnuz) for kind in kinds]
+    result, a, b, c = instruction.operands
+    parts = 64 // m  # lanes m apart hold different pieces of k
+    sizes = [k // parts * _BYTES[kind] // 4 for kind in kinds]
+    registers = m * n // 64
+    integer = result_kind == "i32"
+    kind = I32 if integer else F32
+    read_c = _accumulator(c, registers, kind)
+
+    def tile(w, operand, decode, size):
+        """[wave, row, k]: lane = row + m * piece of k."""
+        numbers = decode(_words(w, operand, size)).reshape(w.size, parts, m, k // parts)
+        return numbers.swapaxes(1, 2).reshape(w.size, m, k)
+
+    def run(w):
+        d = _product(*(tile(w, o, decode, size) for o, decode, size in zip((a, b), decoders, sizes)), integer)
+        _finish(w, result, registers, read_c(w), _mfma_registers(d, m), kind)
+
+    return run
+
+
+def _mfma_registers(d: np.ndarray, m: int) -> np.ndarray:
+    """[wave, row, column] to [register, wave, lane]: row = 4 * (64 / m) * (r // 4) + 4 * (lane // m) + r % 4."""
+    parts = 64 // m
+    split = d.reshape(len(d), m // (4 * parts), parts, 4, m)  # wave, r // 4, lane // m, r % 4, lane % m
+    return split.transpose(1, 3, 0, 2, 4).reshape(m * m // 64, len(d), 64)
+
+
+# ---- WMMA ------------------------------------------------------------------------------------------------------------
+
+
+def _wmma(result_kind: str, types: str, instruction: Decoded, target: Target) -> Step:
+    if result_kind not in ("f32", "i32"):
+        raise NotInTable(instruction.mnemonic)
+    kinds = _operand_types(types, {})
+    decoders = [_decoder(kind, target.fnuz) for kind in kinds]
+    result, a, b, c = instruction.operands
+    twice = target.arch.startswith("gfx11")  # both halves of the wave hold all of A and B; on gfx12 half each
+    sizes = [(16 if twice else 8) * _BYTES[kind] // 4 for kind in kinds]
+    integer = result_kind == "i32"
+    kind = I32 if integer else F32
+    read_c = _accumulator(c, 8, kind)
+    to_registers = _gfx11_registers if twice else _gfx12_registers
+
+    def tile(w, operand, decode, size):
+        """[wave, row, k]."""
+        numbers = decode(_words(w, operand, size)).reshape(w.size, 2, 16, -1)
+        return numbers[:, 0] if twice else np.concatenate([numbers[:, 0], numbers[:, 1]], axis=-1)
+
+    def run(w):
+        d = _product(*(tile(w, o, decode, size) for o, decode, size in zip((a, b), decoders, sizes)), integer)
+        _finish(w, result, 8, read_c(w), to_registers(d), kind)
+
+    return run
+
+
+def _gfx11_registers(d: np.ndarray) -> np.ndarray:
+    """[wave, row, column] to [register, wave, lane]: row = 2 * r + lane // 16."""
+    return d.reshape(len(d), 8, 2, 16).transpose(1, 0, 2, 3).reshape(8, len(d), 32)
+
+
+def _gfx12_registers(d: np.ndarray) -> np.ndarray:
+    """[wave, row, column] to [register, wave, lane]: row = r + 8 * (lane // 16)."""
+    return d.reshape(len(d), 2, 8, 16).transpose(2, 0, 1, 3).reshape(8, len(d), 32)

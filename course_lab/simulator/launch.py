@@ -1,0 +1,171 @@
+"""Launch a kernel on the simulated GPU, as `kernel[grid](...)` would on a real one.
+
+How a launch begins (which registers hold what): LLVM, "User Guide for AMDGPU Backend", initial kernel execution state.
+"""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from course_kernels._triton import dual_mode
+from course_lab import hardware
+from course_lab.amd import compiler
+from course_lab.simulator import program as programs
+from course_lab.simulator.executor import Executor
+from course_lab.simulator.memory import ARGUMENTS, GlobalMemory, LocalData, Scratch
+from course_lab.simulator.numbers import U8, U32
+from course_lab.simulator.operands import M0, TTMP
+from course_lab.simulator.program import Argument, Program
+from course_lab.simulator.run import Run
+from course_lab.simulator.state import Waves
+
+_BATCH_BYTES = 64 << 20  # of registers, LDS and private memory at a time
+MAX_INSTRUCTIONS = 2_000_000_000  # of all waves together: some minutes
+
+
+def simulate(
+    kernel: Any,
+    grid: Sequence[int],
+    args: Sequence[Any] = (),
+    *,
+    arch: str = "gfx942",
+    profile: bool = True,
+    max_instructions: int = MAX_INSTRUCTIONS,
+    **kwargs: Any,
+) -> Run:
+    """Compile `kernel` for an AMD GPU and execute the machine code here; tensors are changed as the GPU would.
+
+    Args:
+        kernel: a @triton.jit function.
+        grid: one to three numbers of programs, or a function of the arguments that gives them.
+        args: the arguments of the launch; tensors on the CPU.
+        arch: gfx90a, gfx942, gfx950, gfx1100 or gfx1201.
+        profile: count instructions, bytes and cache lines (`Run.profile`).
+        max_instructions: give up after so many wave-instructions.
+        kwargs: keyword arguments of the launch: constexprs, num_warps, num_stages, ...
+
+    Raises:
+        AmdError: the kernel does not compile for `arch`.
+        IllegalAccess: a lane touches memory outside every tensor.
+        SimulationError: an unknown instruction, a barrier not reached by all waves, an endless loop.
+    """
+    hardware.limits(arch)
+    spec = dual_mode.specialise(kernel, tuple(args), kwargs, arch=arch)
+    compiled = compiler.compile(kernel, spec, arch)
+    values = _argument_values(kernel, spec, args, kwargs)
+    grid = grid(values) if callable(grid) else grid
+    return execute(compiled, tuple(grid), values, profile=profile, max_instructions=max_instructions)
+
+
+def _argument_values(kernel: Any, spec: dual_mode.Specialisation, args: Sequence[Any], kwargs: dict) -> dict[str, Any]:
+    """What the machine code takes at run time, by name: no constexpr, and no integer that is 1."""
+    parameters = inspect.signature(dual_mode.unwrap(kernel))
+    bound = parameters.bind(*args, **{name: value for name, value in kwargs.items() if name in spec.signature})
+    bound.apply_defaults()
+    return {name: bound.arguments[name] for name, kind in spec.signature.items() if kind != "constexpr"}
+
+
+def execute(
+    compiled: compiler.Compiled,
+    grid: tuple[int, ...],
+    values: dict[str, Any],
+    *,
+    profile: bool = True,
+    max_instructions: int = MAX_INSTRUCTIONS,
+) -> Run:
+    """Execute compiled code on a grid; `values`: its run-time arguments by name, tensors on the CPU."""
+    program = programs.parse(compiled.asm)
+    memory = GlobalMemory()
+    sizes = tuple(grid) + (1,) * (3 - len(grid))
+    arguments = _argument_segment(program, memory, sizes, values, compiled.num_warps)
+    run = Run(compiled, program, sizes, profile)
+    per_group = compiled.num_warps
+    groups = max(1, _BATCH_BYTES // _group_bytes(program, compiled))
+    numbers = (place[::-1] for place in itertools.product(*(range(n) for n in sizes[::-1])))
+    budget = max_instructions
+    while batch := list(itertools.islice(numbers, groups)):
+        waves = _waves(program, np.repeat(np.array(batch, np.int64), per_group, axis=0), per_group, arguments)
+        waves.memory = memory
+        waves.lds = LocalData(len(batch), compiled.lds)
+        waves.scratch = Scratch(waves.count * waves.lanes, program.scratch) if program.scratch else None
+        waves.profile = run.profile
+        executor = Executor(program, waves, budget)
+        executor.run()
+        run.add(executor)
+        budget -= executor.spent
+    return run
+
+
+def _group_bytes(program: Program, compiled: compiler.Compiled) -> int:
+    lane = 4 * program.registers + program.scratch
+    return compiled.lds + compiled.num_warps * program.lanes * lane
+
+
+# ---- the state in which a wave begins --------------------------------------------------------------------------------
+
+
+def _waves(program: Program, places: np.ndarray, per_group: int, arguments: int) -> Waves:
+    """Waves of the workgroups at `places` [wave, 3], registers as the hardware sets them before they begin."""
+    waves = Waves(len(places), program.lanes, program.registers, per_group)
+    waves.programs = places
+    first_lane = (np.arange(waves.count) % per_group)[:, None] * program.lanes
+    waves.V[0] = first_lane + np.arange(program.lanes)
+    facts = program.descriptor
+    register = sum(
+        size * facts.get(f"user_sgpr_{name}", 0)
+        for name, size in (("private_segment_buffer", 4), ("dispatch_ptr", 2), ("queue_ptr", 2))
+    )
+    waves.S[:, register], waves.S[:, register + 1] = U32(arguments & 0xFFFFFFFF), U32(arguments >> 32)
+    waves.S[:, M0] = U32(0xFFFFFFFF)
+    if program.arch.startswith("gfx12"):  # there the workgroup's number arrives in trap registers
+        waves.S[:, TTMP + 9] = places[:, 0]
+        waves.S[:, TTMP + 7] = places[:, 1] | places[:, 2] << 16
+        waves.S[:, TTMP + 8] = np.arange(waves.count) % per_group << 25
+        return waves
+    register = facts["user_sgpr_count"]
+    for axis, letter in enumerate("xyz"):
+        if facts.get(f"system_sgpr_workgroup_id_{letter}"):
+            waves.S[:, register] = places[:, axis]
+            register += 1
+    return waves
+
+
+def _argument_segment(program: Program, memory: GlobalMemory, grid, values: dict[str, Any], num_warps: int) -> int:
+    """Lay the arguments out in memory; returns the address."""
+    data = np.zeros(program.argument_bytes + 64, U8)  # scalar loads fetch more than there is
+    given = iter(values.items())
+    for argument in program.arguments:
+        if argument.kind.startswith("hidden_"):
+            content = _hidden(argument, grid, num_warps * program.lanes)
+        else:  # behind the kernel's own arguments stand pointers of Triton's, which stay null
+            content = _encoded(argument, memory, *next(given, ("", None)))
+        data[argument.offset : argument.offset + argument.size] = np.frombuffer(content, U8)
+    return memory.add_bytes(ARGUMENTS, data)
+
+
+def _hidden(argument: Argument, grid: tuple[int, int, int], threads: int) -> bytes:
+    sizes = {
+        "hidden_block_count_x": grid[0],
+        "hidden_block_count_y": grid[1],
+        "hidden_block_count_z": grid[2],
+        "hidden_group_size_x": threads,
+        "hidden_group_size_y": 1,
+        "hidden_group_size_z": 1,
+    }
+    return sizes.get(argument.kind, 0).to_bytes(argument.size, "little")
+
+
+def _encoded(argument: Argument, memory: GlobalMemory, name: str, value: Any) -> bytes:
+    if isinstance(value, torch.Tensor):
+        if value.device.type != "cpu":
+            raise ValueError(f"{name} is on {value.device}; the simulator takes tensors on the CPU")
+        return memory.add_tensor(name, value).to_bytes(8, "little")
+    if isinstance(value, float):
+        return {4: np.float32, 8: np.float64, 2: np.float16}[argument.size](value).tobytes()
+    return (int(value or 0) & ((1 << 8 * argument.size) - 1)).to_bytes(argument.size, "little")

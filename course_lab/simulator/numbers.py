@@ -1,0 +1,111 @@
+"""Arithmetic that numpy does not have: one-rounding multiply-add, and the 16- and 8-bit formats of the matrix units."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+
+U8, U16, U32, U64 = np.uint8, np.uint16, np.uint32, np.uint64
+I32, I64 = np.int32, np.int64
+F16, F32, F64 = np.float16, np.float32, np.float64
+
+_HALFWAY_BITS = I64((1 << 29) - 1)  # of a float64, those that float32 has no room for
+_HALFWAY = I64(1 << 28)
+
+
+def fma32(a, b, c) -> np.ndarray:
+    """a * b + c of float32 with one rounding."""
+    product = np.multiply(a, b, dtype=F64)  # exact: 24 + 24 bits
+    total = product + c
+    rounded = total.astype(F32)
+    bits = np.asarray(total).view(I64)
+    doubtful = (bits & _HALFWAY_BITS) == _HALFWAY  # halfway between two float32 after a first rounding
+    if doubtful.any():
+        return np.where(doubtful, _settle(product, np.asarray(c, F64), total), rounded)
+    return rounded
+
+
+def _settle(product, addend, total) -> np.ndarray:
+    """Round a sum that lies halfway by what its first rounding cut off (Knuth's two-sum gives it exactly)."""
+    part = total - product
+    lost = (product - (total - part)) + (addend - part)
+    toward = np.where(lost > 0, np.inf, -np.inf)
+    return np.where(lost == 0, total, np.nextafter(total, toward)).astype(F32)
+
+
+def fma16(a, b, c) -> np.ndarray:
+    """a * b + c of float16 with one rounding: the sum is exact in float64 but for extreme exponents."""
+    return (np.multiply(a, b, dtype=F64) + c).astype(F16)
+
+
+def larger(a, b) -> np.ndarray:
+    """IEEE 754 maximumNumber: a number wins over NaN, +0 over -0."""
+    result = np.fmax(a, b)
+    zero = result == 0
+    if zero.any():
+        return np.where(zero & ~(np.signbit(a) & np.signbit(b)) & (a == b), np.abs(result), result)
+    return result
+
+
+def smaller(a, b) -> np.ndarray:
+    """IEEE 754 minimumNumber: a number wins over NaN, -0 over +0."""
+    return -larger(-a, -b)
+
+
+def round_to_bf16(x: np.ndarray) -> np.ndarray:
+    """float32 to bfloat16 bits (uint32), to nearest, ties to even; a NaN stays one."""
+    bits = np.asarray(x, F32).view(U32)
+    rounded = (bits + U32(0x7FFF) + ((bits >> U32(16)) & U32(1))) >> U32(16)
+    return np.where(np.isnan(x), (bits >> U32(16)) | U32(0x40), rounded)
+
+
+def from_bf16(bits: np.ndarray) -> np.ndarray:
+    """bfloat16 bits (uint16) to float32."""
+    return (bits.astype(U32) << U32(16)).view(F32)
+
+
+def round_to_xf32(bits: np.ndarray) -> np.ndarray:
+    """float32 bits to the nearest number with 10 bits of mantissa, which the xf32 instructions multiply."""
+    return ((bits + U32(0xFFF) + ((bits >> U32(13)) & U32(1))) & U32(0xFFFFE000)).view(F32)
+
+
+# ---- float8 ----------------------------------------------------------------------------------------------------------
+# Formats: Micikevicius et al., "FP8 Formats for Deep Learning" (OCP: e4m3fn, e5m2), and the FNUZ flavours of CDNA 3,
+# which have one more exponent step, one NaN (0x80) and no infinity.
+
+_EXPONENT_BITS = {"fp8": 4, "bf8": 5}
+
+
+@cache
+def float8_values(kind: str, fnuz: bool) -> np.ndarray:
+    """The 256 numbers of a float8 format, float32. kind: "fp8" (e4m3) or "bf8" (e5m2)."""
+    exponent_bits = _EXPONENT_BITS[kind]
+    mantissa_bits = 7 - exponent_bits
+    bias = (1 << (exponent_bits - 1)) - (0 if fnuz else 1)
+    code = np.arange(128)
+    exponent, mantissa = code >> mantissa_bits, code & ((1 << mantissa_bits) - 1)
+    fraction = mantissa / (1 << mantissa_bits) + (exponent > 0)
+    positive = (fraction * 2.0 ** (np.maximum(exponent, 1) - bias)).astype(F32)
+    if not fnuz and kind == "fp8":
+        positive[127] = np.nan
+    elif not fnuz:
+        positive[124:] = (np.inf, np.nan, np.nan, np.nan)
+    negative = -positive
+    if fnuz:
+        negative[0] = np.nan
+    return np.concatenate([positive, negative])
+
+
+def to_float8(x: np.ndarray, kind: str, fnuz: bool) -> np.ndarray:
+    """float32 to a float8 code (uint32): to nearest, ties to even, numbers beyond the largest become the largest."""
+    values = float8_values(kind, fnuz)
+    finite = values[:128][np.isfinite(values[:128])].astype(F64)
+    middle = (finite[1:] + finite[:-1]) / 2
+    size = np.abs(np.asarray(x, F64))
+    code = np.searchsorted(middle, size, side="left")
+    tie = np.append(middle, np.nan)[code] == size
+    code = np.where(tie & (code % 2 == 1), code + 1, code)
+    negative = np.signbit(x) & ((code > 0) if fnuz else True)
+    code = np.where(np.isnan(x), 0x80 if fnuz else 0x7F, code | (negative << 7))
+    return code.astype(U32)
