@@ -23,6 +23,8 @@ PROGRAMS = 1024  # short rows are packed only while the grid keeps at least so m
 MAX_ROUNDS = 64  # of a maximum over a row, one for each of the k largest: for a larger k the row is sorted
 DOT_BYTES = 128  # of a row of a matrix unit's operand at a time: a whole cache line
 LINE_BYTES = 128  # of a cache line
+FEW_ROWS = 16  # of a product: a decoder's step; less than that the matrix units do not multiply
+MAX_PARTS = 32  # of a sum that several programs share: a second kernel holds them all
 RESIDENT_THREADS = 256  # of a compute unit, when programs loop over tiles: more only make more partial sums
 
 
@@ -219,6 +221,30 @@ def merged_chunks(x: torch.Tensor) -> tuple[tuple[int], dict[str, int]]:
     """Grid and parameters of a kernel that looks each of BLOCK elements of a row up in the rest of the row."""
     rows, cols = x.shape
     return (rows * _cdiv(cols, TILE),), {"BLOCK": TILE, "num_warps": _warps(256, gpu_of(x))}
+
+
+def matmul_tiles(a: torch.Tensor, rows: int, cols: int, depth: int) -> tuple[tuple[int, int], dict[str, int]]:
+    """As `dot_tiles`, and how many parts to cut each sum into: several where there are few rows.
+
+    Then next to nothing is computed.  What counts is that many bytes of the other operand are under way: as many parts
+    as give four programs to each compute unit, but of 256 terms at least.
+    """
+    (programs,), meta = dot_tiles(a, rows, cols, depth)
+    if rows > FEW_ROWS:
+        return (programs, 1), meta
+    gpu = gpu_of(a)
+    block_n = min(64, max(_next_power_of_2(cols), 16))
+    programs = _cdiv(cols, block_n)
+    parts = min(_cdiv(4 * gpu.compute_units, programs), _cdiv(depth, 256), MAX_PARTS)
+    return (programs, parts), meta | {"BLOCK_N": block_n, "num_warps": _warps(128, gpu)}
+
+
+def sum_of_parts(c: torch.Tensor, parts: int) -> tuple[tuple[int], dict[str, int]]:
+    """Grid and parameters of a kernel that adds up so many matrices shaped like c, BLOCK_N elements at a time."""
+    block_m = _next_power_of_2(parts)
+    threads = min(block_m * 128 * 4 // VECTOR_BYTES, 256)  # parts are in float32
+    meta = {"BLOCK_M": block_m, "BLOCK_N": 128, "num_warps": _warps(threads, gpu_of(c))}
+    return (_cdiv(c.numel(), 128),), meta
 
 
 def dot_tiles(x: torch.Tensor, rows: int, cols: int, depth: int) -> tuple[tuple[int], dict[str, int]]:

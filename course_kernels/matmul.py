@@ -15,6 +15,9 @@ Each operand is loaded once for every tile of the other: (M * K * N / BLOCK_N + 
 most of them from the L2 cache thanks to the order of the tiles (`_tile_order`).  An activation of its own would read
 and write c again: 2 * M * N * itemsize bytes.
 
+One row of a has too few tiles for a GPU: a decoder's step would wait for a few compute units to read all of b.  So with
+few rows each sum is cut into parts, and a second kernel adds them up: 8 bytes a part move for each element of c.
+
 The tiling is that of Triton's matrix-multiplication tutorial; its rows wrap around at the edges, these are masked.
 """
 
@@ -37,19 +40,21 @@ def matmul_kernel(
     ACTIVATION: tl.constexpr, PRECISION: tl.constexpr,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP_M: tl.constexpr, XCDS: tl.constexpr,
 ):  # fmt: skip
-    """One program, one tile of c."""
+    """One program, one tile of c, or of one of the parts (M, N) that c has where program_id(1) is above 0."""
     tile = xcd_remap(tl.program_id(0), tl.num_programs(0), XCDS)
     pid_m, pid_n = grouped_tile(tile, tl.cdiv(M, BLOCK_M), tl.cdiv(N, BLOCK_N), GROUP_M)
     offs_m = pid_m.to(tl.int64) * BLOCK_M + tl.arange(0, BLOCK_M)[:, None]
     offs_n = pid_n.to(tl.int64) * BLOCK_N + tl.arange(0, BLOCK_N)[None, :]
     mask_m, mask_n = offs_m < M, offs_n < N
 
+    share = tl.cdiv(tl.cdiv(K, tl.num_programs(1)), BLOCK_K) * BLOCK_K
+    first = tl.program_id(1) * share
     offs_k = tl.arange(0, BLOCK_K)
     step = tl.full((), BLOCK_K, tl.int64)  # times a stride: past 2**31 in a wide transposed operand
-    a_ptrs = a_ptr + offs_m * stride_am + offs_k[None, :].to(tl.int64) * stride_ak
-    b_ptrs = b_ptr + offs_k[:, None].to(tl.int64) * stride_bk + offs_n * stride_bn
+    a_ptrs = a_ptr + offs_m * stride_am + (first + offs_k[None, :]).to(tl.int64) * stride_ak
+    b_ptrs = b_ptr + (first + offs_k[:, None]).to(tl.int64) * stride_bk + offs_n * stride_bn
     acc = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
-    for start in range(0, K, BLOCK_K):
+    for start in range(first, min(first + share, K), BLOCK_K):
         mask_k = offs_k < K - start
         a = tl.load(a_ptrs, mask=mask_m & mask_k[None, :], other=0.0)
         b = tl.load(b_ptrs, mask=mask_k[:, None] & mask_n, other=0.0)
@@ -59,7 +64,22 @@ def matmul_kernel(
 
     if ACTIVATION is not None:
         acc = activate(acc, ACTIVATION)
+    c_ptr += tl.program_id(1).to(tl.int64) * M * N
     tl.store(c_ptr + offs_m * N + offs_n, acc.to(c_ptr.dtype.element_ty), mask=mask_m & mask_n)
+
+
+@triton.jit
+def sum_parts_kernel(
+    parts_ptr, c_ptr, size, parts, ACTIVATION: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr
+):
+    """One program, BLOCK_N elements of c: the sum of their parts, and its activation."""
+    offs_m = tl.arange(0, BLOCK_M)[:, None].to(tl.int64)
+    offs_n = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)[None, :]
+    mask = (offs_m < parts) & (offs_n < size)
+    total = tl.sum(tl.load(parts_ptr + offs_m * size + offs_n, mask=mask, other=0.0), axis=0, keep_dims=True)
+    if ACTIVATION is not None:
+        total = activate(total, ACTIVATION)
+    tl.store(c_ptr + offs_n, total.to(c_ptr.dtype.element_ty), mask=offs_n < size)
 
 
 @torch_op(lambda a, b, out_dtype, *_: a.new_empty((a.shape[0], b.shape[1]), dtype=out_dtype))
@@ -69,10 +89,17 @@ def matmul_forward(
     """f(a @ b). a: (M, K); b: (K, N)."""
     (M, K), N = a.shape, b.shape[1]
     c = torch.empty((M, N), dtype=out_dtype, device=a.device)
-    grid, meta = launch.dot_tiles(a, M, N, K)
+    (tiles, parts), meta = launch.matmul_tiles(a, M, N, K)
+    numbers = *a.stride(), *b.stride(), M, N, K
     precision = launch.dot_precision(a, allow_tf32)
     with torch.cuda.device_of(a):
-        matmul_kernel[grid](a, b, c, *a.stride(), *b.stride(), M, N, K, activation, precision, **meta)
+        if parts == 1:
+            matmul_kernel[(tiles, 1)](a, b, c, *numbers, activation, precision, **meta)
+        else:
+            sums = torch.empty((parts, M, N), dtype=torch.float32, device=a.device)
+            matmul_kernel[(tiles, parts)](a, b, sums, *numbers, None, precision, **meta)
+            grid, meta = launch.sum_of_parts(c, parts)
+            sum_parts_kernel[grid](sums, c, M * N, parts, activation, **meta)
     return c
 
 

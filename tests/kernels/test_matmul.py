@@ -73,6 +73,25 @@ def test_many_tiles(shape, dtype, device, many_tiles):
     check(*operands(*shape, dtype, device))
 
 
+@pytest.mark.parametrize("M", [1, 3, 16])
+@pytest.mark.parametrize("activation", [None, "gelu"])
+def test_few_rows_are_summed_in_parts(M, activation, dtype, device):
+    """700 terms: two parts of 256 and one of 188, none of which is a multiple of 64; 40 columns of one tile."""
+    a, b = operands(M, 700, 40, dtype, device)
+    (_, parts), _ = launch.matmul_tiles(a, M, 40, 700)
+    assert parts == 3
+    check(a, b, activation=activation)
+    check(a, b.t().contiguous().t(), activation=activation, out_dtype=torch.float32)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("M", [1, 16])
+def test_a_step_of_a_decoder(M, dtype, device):
+    """Llama-3-8B: one row of its 4096 x 4096 output projection."""
+    a, b = operands(M, 4096, 4096, dtype, device)
+    check(a, b.t().contiguous().t())
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, pytest.param(torch.bfloat16, marks=pytest.mark.slow)], ids=short)
 def test_a_square(dtype, device):
     check(*operands(512, 512, 512, dtype, device))
@@ -267,10 +286,11 @@ LDS_BYTES = {"gfx90a": 65536, "gfx942": 65536, "gfx950": 163840, "gfx1100": 6553
 def test_tiles_are_legal_and_cover_the_result(arch, monkeypatch, M, N, K, dtype):
     gpu = launch.Gpu(arch, 100)
     monkeypatch.setattr(launch, "gpu_of", lambda tensor: gpu)
-    (programs,), meta = launch.dot_tiles(torch.empty(0, dtype=dtype), M, N, K)
+    (programs, parts), meta = launch.matmul_tiles(torch.empty(0, dtype=dtype), M, N, K)
     m, n, k = (meta[f"BLOCK_{axis}"] for axis in "MNK")
     assert all(size >= 16 and size & (size - 1) == 0 for size in (m, n, k))
     assert programs == -(-M // m) * -(-N // n)
+    assert 1 <= parts <= 32 and (parts - 1) * 256 < K and (parts == 1 or M <= 16)
     assert meta["num_warps"] * gpu.wave <= 1024 and m * n / (meta["num_warps"] * gpu.wave) <= 128
     copies = 1 if arch in ("gfx90a", "gfx942", "gfx1100", "gfx1201") else meta["num_stages"]  # next tile in registers
     assert (m + n) * k * dtype.itemsize * copies <= LDS_BYTES[arch]
@@ -283,8 +303,22 @@ def test_a_large_result_has_large_tiles_and_a_small_one_still_fills_the_gpu(monk
     assert (meta["BLOCK_M"], meta["BLOCK_N"]) == (256, 128) and programs == 2048
     (programs,), _ = launch.dot_tiles(x, 1024, 1024, 1024)
     assert programs >= 304
-    _, meta = launch.dot_tiles(x, 1, 4096, 4096)
-    assert meta["BLOCK_M"] == 16
+
+
+@pytest.mark.parametrize(("arch", "units"), [*AMD_COMPUTE_UNITS.items(), ("sm_90", 132)])
+def test_few_rows_of_a_4096_x_4096_weight_fill_the_gpu(arch, units, monkeypatch):
+    monkeypatch.setattr(launch, "gpu_of", lambda tensor: launch.Gpu(arch, units))
+    x = torch.empty(0, dtype=torch.bfloat16)
+    for rows in (1, 16):
+        (programs, parts), meta = launch.matmul_tiles(x, rows, 4096, 4096)
+        assert meta["BLOCK_M"] == 16 and programs * parts >= 3 * units
+    assert launch.matmul_tiles(x, 17, 4096, 4096)[0][1] == 1
+
+
+@given(st.integers(1, 2**20), st.integers(1, 32))
+def test_the_parts_of_every_result_are_added_up(size, parts):
+    (programs,), meta = launch.sum_of_parts(torch.empty(size, device="meta"), parts)
+    assert (programs - 1) * meta["BLOCK_N"] < size <= programs * meta["BLOCK_N"] and meta["BLOCK_M"] >= parts
 
 
 # ---- refusals, each before any launch ------------------------------------------------------------------------------
