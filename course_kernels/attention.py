@@ -115,9 +115,8 @@ def _keys_of_tile(
 
 @triton.jit
 def _load_lse(lse_ptr, offs_m, seq_q):
-    """lse in units of log 2; +inf where there is none, so that exp2(s - lse) is 0."""
-    lse = tl.load(lse_ptr + offs_m, mask=(offs_m >= 0) & (offs_m < seq_q), other=float("inf"))
-    return tl.where(lse == -float("inf"), float("inf"), lse * LOG2_E)
+    """lse in units of log 2; +inf past the last row, so that exp2(s - lse) is 0."""
+    return tl.load(lse_ptr + offs_m, mask=(offs_m >= 0) & (offs_m < seq_q), other=float("inf")) * LOG2_E
 
 
 @triton.jit

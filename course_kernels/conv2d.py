@@ -31,6 +31,8 @@ from ._tile_order import grouped_tile, xcd_remap
 from ._torch_op import torch_op
 from .backend import uses_triton
 
+MAX_PIXELS = 2**31 - 256  # of the result: they are numbered in int32, in which the last tile must end as well
+
 
 @triton.jit
 def conv2d_kernel(
@@ -150,7 +152,8 @@ def conv2d(
     Raises:
         TypeError: another dtype, two different ones, or a parameter that is neither an int nor a pair of ints.
         ValueError: shapes that do not fit or are empty (only N may be 0), a filter larger than the padded image, a
-            stride or dilation below 1, a padding below 0, tensors on different devices, or one that requires grad.
+            stride or dilation below 1, a padding below 0, N * P * Q above 2^31 - 256, tensors on different devices, or
+            one that requires grad.
     """
     tensors = {"x": x, "weight": weight} | ({} if bias is None else {"bias": bias})
     checks.floating(**tensors)
@@ -169,11 +172,14 @@ def conv2d(
     padding = _pair("padding", padding, 0)
     if min(*x.shape[1:], *weight.shape) < 1:
         raise ValueError(f"only x's first size may be 0, got x {tuple(x.shape)} and weight {tuple(weight.shape)}")
-    if min(_output_size(x, weight, stride, padding, dilation)) < 1:
+    P, Q = _output_size(x, weight, stride, padding, dilation)
+    if min(P, Q) < 1:
         raise ValueError(
             f"a filter of {tuple(weight.shape[2:])} taps at dilation {dilation} does not fit an image of "
             f"{tuple(x.shape[2:])} with padding {padding}"
         )
+    if len(x) * P * Q > MAX_PIXELS:
+        raise ValueError(f"y would have {len(x) * P * Q} pixels, but at most {MAX_PIXELS} are counted; split the batch")
     if x.numel() == 0 or not uses_triton(x):
         return reference.conv2d(x, weight, bias, stride, padding, dilation)
     return conv2d_forward(x, weight, bias, stride, padding, dilation)

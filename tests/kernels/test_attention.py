@@ -161,6 +161,12 @@ def test_scale_is_the_callers(sm_scale, causal, device):
     check_gradients(*inputs, causal=causal, sm_scale=sm_scale)
 
 
+def test_a_negative_scale_does_not_overflow(causal, device):
+    """Its largest score is the smallest product: taken before scaling, the maximum would be the least of all."""
+    q, k, v = qkv(device, seq=(70, 150), head_dim=64)
+    check(q * 30, k, v, causal=causal, tolerance=1e-4, sm_scale=-0.125)
+
+
 def test_float32_is_full_precision(device):
     """TF32 would be off by 1e-3."""
     q, k, v = qkv(device, seq=(64, 64), head_dim=64)

@@ -27,6 +27,22 @@ CASES = {  # shape of x, of weight, then stride, padding, dilation
     "padding wider than the image": ((1, 2, 2, 3), (3, 2, 3, 3), 1, 5, 1),
 }
 
+RESNET = {  # layers of a ResNet-50, their images and most of their channels cut down: whole blocks, several, and a rest
+    "stem": ((1, 3, 30, 30), (64, 3, 7, 7), 2, 3),
+    "3x3": ((1, 64, 14, 14), (64, 64, 3, 3), 1, 1),
+    "3x3 stride 2": ((2, 128, 9, 9), (64, 128, 3, 3), 2, 1),
+    "1x1": ((1, 256, 14, 14), (64, 256, 1, 1), 1, 0),
+    "1x1 stride 2": ((2, 256, 14, 14), (80, 256, 1, 1), 2, 0),
+}
+WHOLE_RESNET = {
+    "stem": ((1, 3, 112, 112), (64, 3, 7, 7), 2, 3),  # a quarter of its image
+    "3x3": ((1, 64, 56, 56), (64, 64, 3, 3), 1, 1),
+    "3x3 stride 2": ((1, 128, 56, 56), (128, 128, 3, 3), 2, 1),
+    "1x1": ((1, 256, 56, 56), (64, 256, 1, 1), 1, 0),
+    "1x1 stride 2": ((1, 256, 56, 56), (512, 256, 1, 1), 2, 0),
+    "last 3x3": ((2, 512, 7, 7), (512, 512, 3, 3), 1, 1),
+}
+
 
 def randn(shape, dtype, device, seed=0):
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed)).to(device, dtype)
@@ -63,6 +79,23 @@ def test_values(case, dtype, device):
     x_shape, weight_shape, *parameters = CASES[case]
     x, weight, bias = operands(x_shape, weight_shape, dtype, device)
     check(x, weight, bias, *parameters)
+
+
+def check_layer(shapes, dtype, device):
+    x_shape, weight_shape, *parameters = shapes
+    x, weight, _ = operands(x_shape, weight_shape, dtype, device)
+    check(*(t.contiguous(memory_format=torch.channels_last) for t in (x, weight)), None, *parameters)
+
+
+@pytest.mark.parametrize("layer", RESNET)
+def test_layers_of_resnet(layer, device):
+    check_layer(RESNET[layer], torch.bfloat16, device)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("layer", WHOLE_RESNET)
+def test_whole_layers_of_resnet(layer, dtype, device):
+    check_layer(WHOLE_RESNET[layer], dtype, device)
 
 
 @few_examples
@@ -191,3 +224,12 @@ def test_bad_arguments_are_named(error, message, spoil, kwargs, backend, device,
     args = spoil(*operands((2, 3, 5, 6), (4, 3, 3, 3), torch.float32, device))
     with course_kernels.use_backend(backend), pytest.raises(error, match=message):
         course_kernels.conv2d(*args, **kwargs)
+
+
+@pytest.mark.parametrize("backend", ["torch", "auto"])
+@pytest.mark.parametrize("shape", [(2**31, 1, 1, 1), (2, 1, 2**15, 2**15), (1, 1, 2**16, 2**15)], ids=str)
+def test_more_pixels_than_an_int32_counts_are_refused(shape, backend, device, no_launch):
+    """A batch of one pixel, expanded: it takes no memory."""
+    x, weight = torch.zeros((1, 1, 1, 1), device=device), torch.zeros((1, 1, 1, 1), device=device)
+    with course_kernels.use_backend(backend), pytest.raises(ValueError, match="2147483648 pixels.*split the batch"):
+        course_kernels.conv2d(x.expand(shape), weight)
