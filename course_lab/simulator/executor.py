@@ -16,7 +16,7 @@ import numpy as np
 from course_lab.simulator import faults
 from course_lab.simulator.instructions import Step, Target, build
 from course_lab.simulator.instructions.scalar import jump_condition
-from course_lab.simulator.program import Decoded, Program, is_barrier, is_end
+from course_lab.simulator.program import Decoded, Program, is_barrier, is_control, is_end, is_jump
 from course_lab.simulator.state import Waves
 
 _RUNNING, _WAITING, _DONE = 0, 1, 2
@@ -44,9 +44,8 @@ def assemble(program: Program) -> tuple[Code, ...]:
 def _block(program: Program, start: int, stop: int, target: Target) -> Code:
     inside = program.instructions[start:stop]
     last = inside[-1]
-    jumps = last.mnemonic.startswith(("s_branch", "s_cbranch"))
-    plain = [i for i in inside if not (i is last and (jumps or is_barrier(i) or is_end(i)))]
-    steps = tuple(step for step in (build(i, target) for i in plain) if step is not None)
+    jumps = is_jump(last)
+    steps = tuple(step for step in (build(i, target) for i in inside if not is_control(i)) if step is not None)
     condition = jump_condition(last.mnemonic, target) if jumps else None
     return Code(steps, last, condition, program.target(last) if jumps else None, len(inside))
 

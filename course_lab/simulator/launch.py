@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -78,8 +78,16 @@ def execute(
     *,
     profile: bool = True,
     max_instructions: int = MAX_INSTRUCTIONS,
+    only: Iterable[tuple[int, int, int]] | None = None,
+    executor: Callable[[Program, Waves, int], Executor] = Executor,
 ) -> Run:
-    """Execute compiled code on a grid; `values`: its run-time arguments by name, tensors on the CPU."""
+    """Execute compiled code on a grid.
+
+    Args:
+        values: its run-time arguments by name, tensors on the CPU.
+        only: the programs to run; None: the whole grid.
+        executor: makes what runs a batch of waves; one that watches them, for instance.
+    """
     program = programs.parse(compiled.asm)
     memory = GlobalMemory()
     sizes = tuple(grid) + (1,) * (3 - len(grid))
@@ -87,7 +95,7 @@ def execute(
     run = Run(compiled, program, sizes, profile)
     per_group = compiled.num_warps
     groups = max(1, _BATCH_BYTES // _group_bytes(program, compiled))
-    numbers = (place[::-1] for place in itertools.product(*(range(n) for n in sizes[::-1])))
+    numbers = iter(only or (place[::-1] for place in itertools.product(*(range(n) for n in sizes[::-1]))))
     budget = max_instructions
     while batch := list(itertools.islice(numbers, groups)):
         waves = _waves(program, np.repeat(np.array(batch, np.int64), per_group, axis=0), per_group, arguments)
@@ -95,10 +103,10 @@ def execute(
         waves.lds = LocalData(len(batch), compiled.lds)
         waves.scratch = Scratch(waves.count * waves.lanes, program.scratch) if program.scratch else None
         waves.profile = run.profile
-        executor = Executor(program, waves, budget)
-        executor.run()
-        run.add(executor)
-        budget -= executor.spent
+        batch_executor = executor(program, waves, budget)
+        batch_executor.run()
+        run.add(batch_executor)
+        budget -= batch_executor.spent
     return run
 
 

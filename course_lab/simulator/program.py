@@ -150,6 +150,15 @@ def is_end(instruction: Decoded) -> bool:
     return instruction.mnemonic == "s_endpgm"
 
 
+def is_jump(instruction: Decoded) -> bool:
+    return instruction.mnemonic.startswith(("s_branch", "s_cbranch"))
+
+
+def is_control(instruction: Decoded) -> bool:
+    """True for what decides which instruction comes next: the executor does it, and no table."""
+    return is_jump(instruction) or is_barrier(instruction) or is_end(instruction)
+
+
 def _ends_block(instruction: Decoded) -> bool:
     if instruction.kind == "branch" or is_barrier(instruction) or "saveexec" in instruction.mnemonic:
         return True
