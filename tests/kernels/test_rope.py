@@ -137,7 +137,11 @@ def test_in_place_is_the_same_and_returns_x(style, layout, device):
 
 @pytest.mark.slow
 @styles
-@pytest.mark.parametrize(("seq_len", "heads", "head_dim"), [(1024, 8, 64), (1024, 40, 128), (32, 12, 128)], ids=str)
+@pytest.mark.parametrize(
+    ("seq_len", "heads", "head_dim", "dtype"),
+    [(1024, 40, 128, torch.bfloat16), *((1024, 8, 64, dtype) for dtype in DTYPES), (32, 12, 128, torch.float32)],
+    ids=str,
+)
 def test_values_of_long_sequences(style, seq_len, heads, head_dim, dtype, device):
     check(randn((seq_len, 2, heads, head_dim), dtype, device), *tables(device, head_dim, seq_len), style=style)
 

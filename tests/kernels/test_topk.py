@@ -67,7 +67,9 @@ def test_a_vocabulary(device):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("rows", "cols", "k"), [(16, 1024, 64), (1, 128256, 64), (1, 128256, 128256), (3, 49152, 50)])
+@pytest.mark.parametrize(
+    ("rows", "cols", "k"), [(16, 1024, 64), (1, 128256, 64), (16, 128256, 8), (1, 128256, 128256), (3, 49152, 50)]
+)
 def test_large(rows, cols, k, device):
     check(randn((rows, cols), torch.float32, device), k)
 
