@@ -169,8 +169,8 @@ class Pieces:
         active = w.mask if active is None else active
         inside = self._inside(address, active, width)
         lanes = slice(None) if inside is None else inside
-        offset = np.broadcast_to(address + self.piece(w) * self._pitch, (w.size, w.lanes))
-        words = [np.broadcast_to(word, offset.shape)[lanes].reshape(-1) for word in words]
+        offset = w.full(address + self.piece(w) * self._pitch)
+        words = [w.full(word)[lanes].reshape(-1) for word in words]
         self._bytes.scatter(offset[lanes].reshape(-1), words, width)
 
     def _inside(self, address: np.ndarray, active: np.ndarray | None, width: int) -> np.ndarray | None:

@@ -70,6 +70,11 @@ class Waves:
         else:
             np.copyto(register, value, where=self.mask)
 
+    def full(self, value: np.ndarray) -> np.ndarray:
+        """The value as `[wave, lane]`: np.broadcast_to, which is slow, only where it is needed."""
+        shape = (len(self.S), self.lanes)
+        return value if np.shape(value) == shape else np.broadcast_to(value, shape)
+
     # ---- scalar registers --------------------------------------------------------------------------------------------
 
     def write_scalar(self, column: np.ndarray, value: np.ndarray) -> None:
@@ -88,7 +93,7 @@ class Waves:
         """Write one bit a lane; lanes that are switched off read as 0. Writing EXEC changes the active lanes."""
         if self.mask is not None:
             value = value & self.mask
-        value = np.broadcast_to(value, (self.size, self.lanes))
+        value = self.full(value)
         words = np.packbits(value, axis=1, bitorder="little").view(np.uint32)
         for word in range(self.lanes // 32):
             self.write_scalar(self.S[:, index + word], words[:, word])

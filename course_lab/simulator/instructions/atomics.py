@@ -92,9 +92,7 @@ def build(name: str, instruction: Decoded, target: Target) -> Step:
         active = _active_lanes(w, inside)
         read = lambda at, lane: global_memory.read(w, instruction, at, lane, 4 * words)  # noqa: E731
         write = lambda at, lane, new: global_memory.write(w, instruction, at, lane, new, 4 * words)  # noqa: E731
-        old = _take_turns(
-            w, np.broadcast_to(where, (w.size, w.lanes)), active, data.index, words, kind, compare, read, write
-        )
+        old = _take_turns(w, w.full(where), active, data.index, words, kind, compare, read, write)
         if returns:
             for place in range(words):
                 w.write(w.V[result.index + place], old[place])
@@ -166,7 +164,7 @@ def _local(name: str, instruction: Decoded) -> Step:
     offset = instruction.modifiers.get("offset", 0)
 
     def run(w):
-        address = np.broadcast_to(where(w).astype(I64) + offset, (w.size, w.lanes))
+        address = w.full(where(w).astype(I64) + offset)
         read = lambda at, lanes: w.lds.read(w, instruction, at, 4, lanes)  # noqa: E731
         write = lambda at, lanes, new: w.lds.write(w, instruction, at, new, 4, lanes)  # noqa: E731
         active = _active_lanes(w, None)

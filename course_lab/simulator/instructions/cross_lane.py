@@ -30,7 +30,7 @@ def _read_lane(instruction: Decoded, target: Target) -> Step:
     read, which = values.reader(source, "u32"), values.scalar_reader(lane, "u32")
 
     def run(w):
-        value = np.broadcast_to(read(w), (w.size, w.lanes))
+        value = w.full(read(w))
         write(w, value[np.arange(w.size), which(w) % w.lanes])
 
     return run
@@ -41,7 +41,7 @@ def _read_first_lane(instruction: Decoded, target: Target) -> Step:
     write, read = scalar_writer(result, "u32", target), values.reader(source, "u32")
 
     def run(w):
-        value = np.broadcast_to(read(w), (w.size, w.lanes))
+        value = w.full(read(w))
         first = 0 if w.mask is None else w.mask.argmax(axis=1)  # lane 0 when none is active, as in the hardware
         write(w, value[np.arange(w.size), first])
 
@@ -112,7 +112,7 @@ def _permute_across_rows(exchange: bool):
         def run(w):
             first, second = (np.broadcast_to(one(w), w.size)[:, None] for one in selectors)
             place = (np.where(upper, second, first) >> shift) & U32(15)
-            value = np.broadcast_to(read(w), (w.size, w.lanes))
+            value = w.full(read(w))
             write(w, np.take_along_axis(value, (row + place).astype(np.int64), axis=1))
 
         return run
@@ -128,8 +128,8 @@ def _backward_permute(instruction: Decoded, target: Target) -> Step:
     write = values.writer(result, "u32")
 
     def run(w):
-        lane = np.broadcast_to(((where(w) + U32(offset)) >> U32(2)) % w.lanes, (w.size, w.lanes)).astype(np.int64)
-        value = np.broadcast_to(read(w), (w.size, w.lanes))
+        lane = w.full(((where(w) + U32(offset)) >> U32(2)) % w.lanes).astype(np.int64)
+        value = w.full(read(w))
         taken = np.take_along_axis(value, lane, axis=1)
         if w.mask is not None:  # a lane that is switched off gives 0
             taken = np.where(np.take_along_axis(w.mask, lane, axis=1), taken, U32(0))
@@ -146,8 +146,8 @@ def _forward_permute(instruction: Decoded, target: Target) -> Step:
     write = values.writer(result, "u32")
 
     def run(w):
-        lane = np.broadcast_to(((where(w) + U32(offset)) >> U32(2)) % w.lanes, (w.size, w.lanes)).astype(np.int64)
-        value = np.broadcast_to(read(w), (w.size, w.lanes))
+        lane = w.full(((where(w) + U32(offset)) >> U32(2)) % w.lanes).astype(np.int64)
+        value = w.full(read(w))
         result_value = np.zeros((w.size, w.lanes), U32)
         active = np.ones((w.size, w.lanes), bool) if w.mask is None else w.mask
         wave, place = np.nonzero(active)
@@ -166,7 +166,7 @@ def _swizzle(instruction: Decoded, target: Target) -> Step:
     source = _swizzle_lanes(instruction, np.arange(target.lanes))
 
     def run(w):
-        value = np.broadcast_to(read(w), (w.size, w.lanes))[:, source]
+        value = w.full(read(w))[:, source]
         if w.mask is not None:
             value = np.where(w.mask[:, source], value, U32(0))
         write(w, value)

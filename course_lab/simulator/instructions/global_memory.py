@@ -169,7 +169,7 @@ def read(
     """The words that the active lanes read; what the others get is of no use."""
     if active is not None and not active.any():
         return [np.zeros((w.size, w.lanes), U32)] * max(1, width // 4)
-    address = np.broadcast_to(address, (w.size, w.lanes))
+    address = w.full(address)
     if w.profile is not None:
         w.profile.global_access(w, instruction, "load", address, active, width)
     memory, offset = checked(w, instruction, "load", address, active, width)
@@ -186,11 +186,11 @@ def write(w: Waves, instruction: Decoded, address: np.ndarray, active, words: li
     """Store the words of the active lanes."""
     if active is not None and not active.any():
         return
-    address = np.broadcast_to(address, (w.size, w.lanes))
+    address = w.full(address)
     if w.profile is not None:
         w.profile.global_access(w, instruction, "store", address, active, width)
     memory, offset = checked(w, instruction, "store", address, active, width)
-    words = [np.broadcast_to(word, address.shape) for word in words]
+    words = [w.full(word) for word in words]
     pieces = (
         _by_region(w, instruction, "store", address, active, width)
         if memory is None

@@ -118,7 +118,7 @@ def _from_lanes(read: values.Reader, instruction: Decoded, target: Target) -> va
     lane = np.clip(lane, 0, target.lanes - 1)
 
     def permuted(w):
-        value = np.broadcast_to(read(w), (w.size, target.lanes))
+        value = w.full(read(w))
         reached = _reached(w, instruction, lane, exists)
         return np.where(reached, value[:, lane], value.dtype.type(0))
 
@@ -140,7 +140,7 @@ def only_reached_lanes(write: values.Writer, instruction: Decoded, target: Targe
     def run(w, value):
         written = named if "bound_ctrl" in modifiers else named & _reached(w, instruction, source_lane, exists)
         saved = w.mask
-        active = np.broadcast_to(written, (w.size, target.lanes))
+        active = w.full(written)
         w.mask = active if saved is None else saved & active
         write(w, value)
         w.mask = saved

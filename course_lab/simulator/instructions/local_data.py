@@ -45,7 +45,7 @@ def _offsets(instruction: Decoded, twice: str | None, width: int) -> list[int]:
 
 def _address(operand: Operand) -> values.Reader:
     read = values.reader(operand, "u32")
-    return lambda w: np.broadcast_to(read(w).astype(I64), (w.size, w.lanes))
+    return lambda w: w.full(read(w).astype(I64))
 
 
 def _read(instruction: Decoded, offsets: list[int], width: int, filling: str, target: Target) -> Step:

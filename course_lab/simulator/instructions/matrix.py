@@ -13,7 +13,7 @@ from collections.abc import Callable
 import numpy as np
 
 from course_lab.simulator.instructions.common import NotInTable, Step, Target
-from course_lab.simulator.numbers import F16, F32, F64, I32, U8, U16, U32, float8_values, from_bf16, round_to_xf32
+from course_lab.simulator.numbers import F16, F32, F64, I32, U16, U32, float8_values, round_to_xf32
 from course_lab.simulator.operands import Operand
 from course_lab.simulator.program import Decoded
 
@@ -35,19 +35,22 @@ def build(name: str, instruction: Decoded, target: Target) -> Step:
 # ---- numbers in registers --------------------------------------------------------------------------------------------
 
 
-def _decoder(kind: str, fnuz: bool) -> Callable[[np.ndarray], np.ndarray]:
-    """From 32-bit words to the numbers in them, along the last axis."""
+def _decoder(kind: str, fnuz: bool) -> Callable[[np.ndarray], list[np.ndarray]]:
+    """From 32-bit words to the numbers in them: the lowest of every word, then the next of every word, and so on."""
     if kind in ("fp8", "bf8"):
         table = float8_values(kind, fnuz)
-        return lambda words: table[words.view(U8)]
+        return lambda words: [table[(words >> U32(8 * place)) & U32(0xFF)] for place in range(4)]
     return {
-        "f32": lambda words: words.view(F32),
-        "xf32": round_to_xf32,
-        "f16": lambda words: words.view(F16),
-        "bf16": lambda words: from_bf16(words.view(U16)),
-        "i8": lambda words: words.view(np.int8),
-        "iu8": lambda words: words.view(np.int8),
+        "f32": lambda words: [words.view(F32)],
+        "xf32": lambda words: [round_to_xf32(words)],
+        "f16": lambda words: [_HALVES[words & U32(0xFFFF)], _HALVES[words >> U32(16)]],
+        "bf16": lambda words: [(words << U32(16)).view(F32), (words & U32(0xFFFF0000)).view(F32)],
+        "i8": lambda words: [(words.view(I32) << I32(24 - 8 * place)) >> I32(24) for place in range(4)],
+        "iu8": lambda words: [(words.view(I32) << I32(24 - 8 * place)) >> I32(24) for place in range(4)],
     }[kind]
+
+
+_HALVES = np.arange(1 << 16, dtype=U16).view(F16).astype(F32)  # every float16: numpy converts them slowly
 
 
 def _operand_types(types: str, modifiers: dict) -> tuple[str, str]:
@@ -63,9 +66,14 @@ def _operand_types(types: str, modifiers: dict) -> tuple[str, str]:
     return first, second or first
 
 
-def _words(w, operand: Operand, registers: int) -> np.ndarray:
-    """The registers of an operand as [wave, lane, register]."""
-    return np.ascontiguousarray(np.moveaxis(w.V[operand.index : operand.index + registers], 0, -1))
+def _by_k(w, operand: Operand, registers: int, decode, rows: int) -> np.ndarray:
+    """An operand as float64 [wave, k, row]: lane = row + rows * piece of k; a piece lies in consecutive registers."""
+    pieces = w.lanes // rows
+    numbers = decode(w.V[operand.index : operand.index + registers])
+    matrix = np.empty((w.size, pieces, registers, len(numbers), rows), F64)
+    for place, number in enumerate(numbers):
+        matrix[:, :, :, place] = number.reshape(registers, w.size, pieces, rows).transpose(1, 2, 0, 3)
+    return matrix.reshape(w.size, -1, rows)
 
 
 def _accumulator(operand: Operand, registers: int, kind) -> Callable:
@@ -76,19 +84,18 @@ def _accumulator(operand: Operand, registers: int, kind) -> Callable:
     return lambda w: w.V[operand.index : operand.index + registers].view(kind)
 
 
-def _product(a: np.ndarray, b: np.ndarray, integer: bool) -> np.ndarray:
-    """A [wave, m, k] times B [wave, n, k] transposed."""
-    kind = np.int64 if integer else F64
-    return np.matmul(a.astype(kind), b.astype(kind).swapaxes(1, 2))
+def _product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """The sum over k of a [wave, k, row] times b [wave, k, column]."""
+    return np.matmul(a.swapaxes(1, 2), b)
 
 
 def _finish(w, result: Operand, registers: int, c, d: np.ndarray, kind) -> None:
-    total = (d + c).astype(kind) if kind is F32 else d.astype(I32) + c
-    w.V[result.index : result.index + registers] = (
-        total.view(U32)
-        if w.live is None
-        else np.where(w.live[None, :, None], total.view(U32), w.V[result.index : result.index + registers])
-    )
+    """D = d + c into the result's registers, in every lane of the live waves: matrix instructions ignore EXEC."""
+    place = slice(result.index, result.index + registers)
+    if kind is I32:
+        d = d.astype(I32)
+    target = w.F[place] if kind is F32 else w.I[place]
+    np.add(d, c, out=target, casting="same_kind", where=True if w.live is None else w.live[None, :, None])
 
 
 # ---- MFMA ------------------------------------------------------------------------------------------------------------
@@ -108,13 +115,8 @@ def _mfma(result_kind: str, shape: tuple[int, int, int], types: str, instruction
     kind = I32 if integer else F32
     read_c = _accumulator(c, registers, kind)
 
-    def tile(w, operand, decode, size):
-        """[wave, row, k]: lane = row + m * piece of k."""
-        numbers = decode(_words(w, operand, size)).reshape(w.size, parts, m, k // parts)
-        return numbers.swapaxes(1, 2).reshape(w.size, m, k)
-
     def run(w):
-        d = _product(*(tile(w, o, decode, size) for o, decode, size in zip((a, b), decoders, sizes)), integer)
+        d = _product(*(_by_k(w, o, size, decode, m) for o, decode, size in zip((a, b), decoders, sizes)))
         _finish(w, result, registers, read_c(w), _mfma_registers(d, m), kind)
 
     return run
@@ -144,12 +146,11 @@ def _wmma(result_kind: str, types: str, instruction: Decoded, target: Target) ->
     to_registers = _gfx11_registers if twice else _gfx12_registers
 
     def tile(w, operand, decode, size):
-        """[wave, row, k]."""
-        numbers = decode(_words(w, operand, size)).reshape(w.size, 2, 16, -1)
-        return numbers[:, 0] if twice else np.concatenate([numbers[:, 0], numbers[:, 1]], axis=-1)
+        matrix = _by_k(w, operand, size, decode, 16)
+        return matrix[:, : matrix.shape[1] // 2] if twice else matrix
 
     def run(w):
-        d = _product(*(tile(w, o, decode, size) for o, decode, size in zip((a, b), decoders, sizes)), integer)
+        d = _product(*(tile(w, o, decode, size) for o, decode, size in zip((a, b), decoders, sizes)))
         _finish(w, result, 8, read_c(w), to_registers(d), kind)
 
     return run

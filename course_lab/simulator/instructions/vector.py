@@ -6,6 +6,8 @@ Transcendental functions are rounded as numpy rounds them; the hardware may diff
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 
 from course_lab.simulator import values
@@ -78,17 +80,52 @@ def _align(high, low, shift):
 
 def _permute_bytes(high, low, selector):
     """v_perm_b32: each byte of the selector picks one of the eight bytes of high:low, or a constant."""
+    first = int(selector.flat[0])
+    if selector.size == 1 or (selector == selector.flat[0]).all():
+        return _permuted(high, low, first)
     high, low, selector = np.broadcast_arrays(high, low, selector)
-    pair = np.asarray(high).astype(U64) << U64(32) | low
-    result = np.zeros(pair.shape, U32)
-    for place in range(4):
-        chosen = (selector >> U32(8 * place)) & U32(0xFF)
-        byte = (pair >> (U64(8) * (chosen & U32(7)).astype(U64))).astype(U32) & U32(0xFF)
-        sign_of = np.select([chosen == 8, chosen == 9, chosen == 10, chosen == 11], [15, 31, 47, 63], 0).astype(U64)
-        sign = ((pair >> sign_of) & U64(1)).astype(U32) * U32(0xFF)
-        byte = np.where(chosen < 8, byte, np.where(chosen < 12, sign, np.where(chosen == 12, U32(0), U32(0xFF))))
-        result |= byte << U32(8 * place)
+    result = np.empty(selector.shape, U32)
+    for one in np.unique(selector):
+        here = selector == one
+        result[here] = _permuted(high[here], low[here], int(one))
     return result
+
+
+def _permuted(high, low, selector: int):
+    """The bytes that one selector picks; neighbours that stay together are moved together."""
+    result = U32(_constant_bytes(selector))
+    for from_high, source, place, count in _byte_runs(selector):
+        field = ((high if from_high else low) >> U32(8 * source)) & U32((1 << 8 * count) - 1)
+        result = result | field << U32(8 * place)
+    for place in range(4):
+        chosen = selector >> 8 * place & 0xFF
+        if 8 <= chosen < 12:  # the sign of byte 1, 3, 5 or 7, eight times
+            word = high if chosen >= 10 else low
+            sign = (word >> U32(15 if chosen % 2 == 0 else 31)) & U32(1)
+            result = result | sign * U32(0xFF << 8 * place)
+    return result
+
+
+def _constant_bytes(selector: int) -> int:
+    """The bytes that a selector above 12 fills with ones."""
+    return sum(0xFF << 8 * place for place in range(4) if selector >> 8 * place & 0xFF > 12)
+
+
+@cache
+def _byte_runs(selector: int) -> tuple[tuple[bool, int, int, int], ...]:
+    """Runs of picked bytes: (of the high word?, first byte there, first byte of the result, how many)."""
+    runs: list[tuple[bool, int, int, int]] = []
+    for place in range(4):
+        chosen = selector >> 8 * place & 0xFF
+        if chosen >= 8:
+            continue
+        high, source = chosen >= 4, chosen % 4
+        last = runs[-1] if runs else None
+        if last and last[0] == high and last[1] + last[3] == source and last[2] + last[3] == place:
+            runs[-1] = (high, last[1], last[2], last[3] + 1)
+        else:
+            runs.append((high, source, place, 1))
+    return tuple(runs)
 
 
 def _carry_add(a, b, carry=False):

@@ -9,14 +9,14 @@ from __future__ import annotations
 import numpy as np
 
 from course_lab.simulator.instructions.common import Op
-from course_lab.simulator.numbers import F32, U32, fma32
+from course_lab.simulator.numbers import F32, I32, U32, fma32
 
 _TINY = 2.0**-126  # below lie the denormals
 
 
 def _exponent(x):
     """The biased exponent field."""
-    return ((np.asarray(x).view(U32) >> U32(23)) & U32(0xFF)).astype(np.int64)
+    return ((np.asarray(x).view(U32) >> U32(23)) & U32(0xFF)).view(I32)
 
 
 def _denormal(x):
@@ -24,6 +24,15 @@ def _denormal(x):
 
 
 def _scale(chosen, denominator, numerator):
+    top, bottom = _exponent(numerator), _exponent(denominator)
+    difference = top - bottom
+    ordinary = (top > 23) & (top < 255) & (bottom > 0) & (bottom < 252) & (difference < 96) & (difference > -125)
+    if ordinary.all():
+        return chosen, np.zeros(np.broadcast_shapes(chosen.shape, ordinary.shape), bool)
+    return _scale_extremes(chosen, denominator, numerator)
+
+
+def _scale_extremes(chosen, denominator, numerator):
     chosen, denominator, numerator = np.broadcast_arrays(chosen, denominator, numerator)
     quotient = numerator.astype(np.float64) / denominator.astype(np.float64)
     same_denominator = chosen.view(U32) == denominator.view(U32)
@@ -56,6 +65,14 @@ def _last_step(a, b, c, scaled):
 
 
 def _fix(quotient, denominator, numerator):
+    top, bottom = _exponent(numerator), _exponent(denominator)
+    if ((top > 0) & (top < 255)).all() and ((bottom > 0) & (bottom < 255)).all():
+        sign = (np.asarray(denominator).view(U32) ^ np.asarray(numerator).view(U32)) & U32(0x80000000)
+        return ((np.asarray(quotient).view(U32) & U32(0x7FFFFFFF)) | sign).view(F32)
+    return _fix_extremes(quotient, denominator, numerator)
+
+
+def _fix_extremes(quotient, denominator, numerator):
     quotient, denominator, numerator = np.broadcast_arrays(quotient, denominator, numerator)
     sign = np.where(np.signbit(denominator) ^ np.signbit(numerator), F32(-1), F32(1))
     infinite = np.isinf
