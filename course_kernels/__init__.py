@@ -25,6 +25,7 @@ with _importing_kernels():
     from course_kernels.kv_cache import kv_cache_update, paged_kv_cache_update
     from course_kernels.layer_norm import add_layer_norm, layer_norm
     from course_kernels.matmul import matmul
+    from course_kernels.mla import mla_bmm_rope_cache
     from course_kernels.paged_attention import paged_decode_attention
     from course_kernels.qkv import concat_qk, rope_concat_qk, split_qkv_rope
     from course_kernels.quant import act_mul_fp8_quant, fp8_dtype, quant_fp8_per_group, quant_fp8_per_token
@@ -51,6 +52,7 @@ __all__ = [
     "kv_cache_update",
     "layer_norm",
     "matmul",
+    "mla_bmm_rope_cache",
     "modules",
     "paged_decode_attention",
     "paged_kv_cache_update",

@@ -31,7 +31,7 @@ from ._torch_op import torch_op
 from .backend import uses_triton
 from .qkv import check_turn
 from .quant import FP8, checked_dtype, runs_kernel
-from .rope import check_style, head_tile, load_angles, load_pairs, rotate, store_pairs, turn_tokens
+from .rope import check_style, head_tile, load_turned, store_pairs, turn_tokens
 
 LAYOUTS = ("flash", "packed")
 
@@ -82,11 +82,7 @@ def _cache_turned(
     NEOX: tl.constexpr, HALF: tl.constexpr, X: tl.constexpr, FP8_MAX: tl.constexpr, BLOCK_P: tl.constexpr,
 ):  # fmt: skip
     """A tile of heads into the cache, those of some tokens turned, and these to y_ptr as well."""
-    row = tl.load(positions_ptr, mask=mask_turned, other=0).to(tl.int64)
-    cos, sin = load_angles(cos_ptr, sin_ptr, row, table_rows, HALF, BLOCK_P)
-    a, b = load_pairs(x_ptr, mask, NEOX, HALF, BLOCK_P)
-    turned_a, turned_b = rotate(a, b, cos, sin)
-    a, b = tl.where(mask_turned, turned_a, a), tl.where(mask_turned, turned_b, b)
+    a, b = load_turned(x_ptr, cos_ptr, sin_ptr, positions_ptr, mask_turned, mask, table_rows, NEOX, HALF, BLOCK_P)
     if y_ptr is not None:
         store_pairs(y_ptr, a, b, mask & mask_turned, NEOX, HALF, BLOCK_P)
     if NEOX:

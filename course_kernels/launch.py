@@ -247,15 +247,16 @@ def sum_of_parts(c: torch.Tensor, parts: int) -> tuple[tuple[int], dict[str, int
     return (_cdiv(c.numel(), 128),), meta
 
 
-def dot_tiles(x: torch.Tensor, rows: int, cols: int, depth: int) -> tuple[tuple[int], dict[str, int]]:
+def dot_tiles(x: torch.Tensor, rows: int, cols: int, depth: int, batch: int = 1) -> tuple[tuple[int], dict[str, int]]:
     """Grid and parameters of a kernel in which a program multiplies a tile of (rows, depth) by one of (depth, cols).
 
-    The largest tile of which there is one for each compute unit: its operands are loaded least often.
+    The largest tile of which there is one for each compute unit: its operands are loaded least often.  `batch` is how
+    many such products there are.
     """
     gpu = gpu_of(x)
     high, wide = (max(_next_power_of_2(size), 16) for size in (rows, cols))  # the matrix units multiply 16 x 16 or more
     tiles = [(min(m, high), min(n, wide), threads) for m, n, threads in _dot_candidates(x.dtype, gpu)]
-    counts = [_cdiv(rows, m) * _cdiv(cols, n) for m, n, _ in tiles]
+    counts = [batch * _cdiv(rows, m) * _cdiv(cols, n) for m, n, _ in tiles]
     programs, (block_m, block_n, threads) = next(
         (pair for pair in zip(counts, tiles) if pair[0] >= gpu.compute_units), (counts[-1], tiles[-1])
     )
@@ -269,6 +270,25 @@ def dot_tiles(x: torch.Tensor, rows: int, cols: int, depth: int) -> tuple[tuple[
         "num_stages": 2 if gpu.arch.startswith("gfx") else 3,
     }
     return (programs,), meta
+
+
+def latents(q: torch.Tensor, latent: int, rope_dim: int, rows: int, kv_heads: int) -> tuple[tuple[int], dict[str, int]]:
+    """Grid and parameters of a kernel with three kinds of programs: products, turned queries, rows of the cache.
+
+    q: (B, heads, depth), of which each head is multiplied by (depth, latent). The products decide how many threads a
+    program has; each thread turns a whole vector of both halves of heads, or copies one of a row.
+    """
+    gpu, (tokens, heads, depth) = gpu_of(q), q.shape
+    (tiles,), dot = dot_tiles(q, tokens, latent, depth, heads)
+    lanes = dot["num_warps"] * gpu.wave * VECTOR_BYTES // q.itemsize
+    rope_block = _next_power_of_2(rope_dim)
+    block_h = min(_next_power_of_2(heads), max(2 * lanes // rope_block, 1))
+    block_t = max(2 * lanes // (block_h * rope_block), 1)
+    block_r = next(r for r in (16, 8, 4, 2, 1) if _cdiv(rows, r) * kv_heads >= gpu.compute_units or r == 1)
+    meta = {name: dot[name] for name in ("BLOCK_M", "BLOCK_N", "BLOCK_K", "num_warps", "num_stages")}
+    meta |= {"BLOCK_T": block_t, "BLOCK_H": block_h, "BLOCK_R": block_r}
+    meta["BLOCK_D"] = max(min(lanes // block_r, _next_power_of_2(latent)), 16)
+    return (tiles + _cdiv(tokens, block_t) * _cdiv(heads, block_h) + _cdiv(rows, block_r) * kv_heads,), meta
 
 
 def _dot_candidates(dtype: torch.dtype, gpu: Gpu) -> tuple[tuple[int, int, int], ...]:

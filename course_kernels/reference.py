@@ -417,3 +417,26 @@ def _to_cache(x: Tensor, cache: Tensor, scale: float | Tensor | None) -> Tensor:
 def _storable(x: Tensor) -> Tensor:
     """x, or its bytes where it is fp8, which PyTorch cannot index"""
     return x.view(torch.uint8) if x.itemsize == 1 else x
+
+
+def mla_bmm_rope_cache(
+    q_nope: Tensor,
+    w_uk: Tensor,
+    q_pe: Tensor,
+    k_nope: Tensor,
+    k_pe: Tensor,
+    kv_cache: Tensor,
+    slot_mapping: Tensor,
+    positions: Tensor,
+    cos: Tensor,
+    sin: Tensor,
+    *,
+    style: str = "neox",
+) -> Tensor:
+    """[q_nope w_uk^T | q_pe turned]; and rows [k_nope | k_pe], the first turned, into their slots of the cache"""
+    absorbed = torch.einsum("bhp,hlp->bhl", q_nope.double(), w_uk.double()).to(q_nope.dtype)
+    q_pe = rotate_tokens(q_pe, positions, cos, sin, style)
+    tokens, keep = len(positions), slot_mapping >= 0
+    k_pe = torch.cat([rotate_tokens(k_pe[:tokens], positions, cos, sin, style), k_pe[tokens:]])
+    kv_cache[slot_mapping[keep].long()] = torch.cat([k_nope, k_pe], dim=-1)[keep]
+    return torch.cat([absorbed, q_pe], dim=-1)

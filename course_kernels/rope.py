@@ -106,6 +106,19 @@ def turn_tokens(
 
 
 @triton.jit
+def load_turned(
+    x_ptr, cos_ptr, sin_ptr, positions_ptr, mask_turned, mask, table_rows,
+    NEOX: tl.constexpr, HALF: tl.constexpr, BLOCK_P: tl.constexpr,
+):  # fmt: skip
+    """As `load_pairs`, turned to the position of their token where mask_turned, (BLOCK_T, 1, 1), says so."""
+    row = tl.load(positions_ptr, mask=mask_turned, other=0).to(tl.int64)
+    cos, sin = load_angles(cos_ptr, sin_ptr, row, table_rows, HALF, BLOCK_P)
+    a, b = load_pairs(x_ptr, mask, NEOX, HALF, BLOCK_P)
+    turned_a, turned_b = rotate(a, b, cos, sin)
+    return tl.where(mask_turned, turned_a, a), tl.where(mask_turned, turned_b, b)
+
+
+@triton.jit
 def copy_heads(x_ptr, y_ptr, mask, WIDTH: tl.constexpr, BLOCK_D: tl.constexpr):
     """WIDTH elements of each head of a tile, bit for bit."""
     for start in range(0, WIDTH, BLOCK_D):

@@ -19,7 +19,9 @@ matmul, topk, conv2d = (importlib.import_module(f"course_kernels.{f}") for f in 
 attention, paged_attention = (
     importlib.import_module(f"course_kernels.{family}") for family in ("attention", "paged_attention")
 )
-rope, qkv, kv_cache = (importlib.import_module(f"course_kernels.{family}") for family in ("rope", "qkv", "kv_cache"))
+rope, qkv, kv_cache, mla = (
+    importlib.import_module(f"course_kernels.{family}") for family in ("rope", "qkv", "kv_cache", "mla")
+)
 softmax, activations, dropout, quant = (
     importlib.import_module(f"course_kernels.{family}") for family in ("softmax", "activations", "dropout", "quant")
 )
@@ -222,8 +224,11 @@ MATRIX = re.compile(r"\bv_(?:mfma|wmma)_f32_")
 LDS_BYTES = {"gfx90a": 65536, "gfx942": 65536, "gfx950": 163840, "gfx1100": 65536, "gfx1201": 65536}
 
 
-def check_dots(recorded, dtype, *, aligned=True):
-    """Every recorded launch: no spill, LDS in its limit, matrix instructions, wide loads where rows are aligned."""
+def check_dots(recorded, dtype, *, aligned=True, only_tiles=True):
+    """Every recorded launch: no spill, LDS in its limit, matrix instructions, wide loads where rows are aligned.
+
+    Programs that have more to do than to multiply `only_tiles` may load a little by single elements.
+    """
     assert recorded.launches
     for kernel, args, kwargs in recorded.launches:
         spec = dual_mode.specialise(kernel, args, kwargs, arch=recorded.arch)
@@ -236,7 +241,8 @@ def check_dots(recorded, dtype, *, aligned=True):
             assert MATRIX.search(code), "no matrix instruction"
         if aligned and (half or recorded.arch != "gfx950"):  # there float32 goes to LDS directly, 4 bytes a lane
             assert WIDE.search(code)
-            assert not re.search(r"(?:global|buffer)_load_(?:u?short|[ui]16|d16)", code), "an element at a time"
+            single = re.search(r"(?:global|buffer)_load_(?:u?short|[ui]16|d16)", code)
+            assert not (only_tiles and single), "an element at a time"
 
 
 @pytest.mark.parametrize(
@@ -286,6 +292,31 @@ def test_attention(recorded, head_dim, dtype, backward):
     """Every head fits: where registers would not hold a whole one, it is cut."""
     launch_attention(head_dim, dtype, causal=True, backward=backward)
     check_dots(recorded, dtype)
+
+
+def launch_mla(tokens: int, rows: int, dtype: torch.dtype, style: str) -> None:
+    """Launch the MLA kernel for a layer of DeepSeek-V3 on one of eight GPUs: tokens that decode, and a prompt's."""
+    q, k = (torch.empty(count, heads, 576, dtype=dtype) for count, heads in ((tokens, 16), (rows, 1)))
+    w_uk, cos = torch.empty(16, 512, 128, dtype=dtype), torch.empty(4096, 32)
+    slots = torch.empty(rows, dtype=torch.int64)
+    parts = q[..., :128], w_uk, q[..., 512:], k[..., :512], k[..., 512:]
+    mla.mla_forward(*parts, torch.empty(9999, 1, 576, dtype=dtype), slots, slots[:tokens], cos, cos, style)
+
+
+@pytest.mark.parametrize(("tokens", "rows"), [(32, 32), (256, 4096)], ids=["decoding", "with a prompt"])
+def test_mla(recorded, tokens, rows):
+    """A program that caches one row has fewer pairs to turn than threads."""
+    launch_mla(tokens, rows, torch.bfloat16, "gptj")
+    check_dots(recorded, torch.bfloat16, only_tiles=False)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("style", ["neox", "gptj"])
+@pytest.mark.parametrize("dtype", DTYPES, ids=short)
+def test_mla_everywhere(recorded, dtype, style):
+    for tokens, rows in ((0, 64), (1, 1), (128, 128), (2048, 4096)):
+        launch_mla(tokens, rows, dtype, style)
+    check_dots(recorded, dtype, only_tiles=False)
 
 
 @pytest.mark.slow

@@ -117,6 +117,16 @@ CASES = {
         lambda k, k_cache, slots: (ck.paged_kv_cache_update(None, k, k, k_cache, k_cache + 1, slots), k_cache)[1],
         lambda: (fixed(3, 1, 8), fixed(3, 5, 1, 8), integers(14, -1, 0)),
     ),
+    "mla_bmm_rope_cache": (
+        lambda q, w, q_pe, k, k_pe, cache, slots, positions, table: (
+            ck.mla_bmm_rope_cache(q, w, q_pe, k, k_pe, cache, slots, positions, *table.chunk(2)),
+            cache,
+        ),
+        lambda: (
+            *(fixed(2, 3, 4), fixed(3, 6, 4), fixed(2, 3, 8), fixed(3, 1, 6), fixed(3, 1, 8), fixed(5, 1, 14)),
+            *(integers(4, -1, 0), integers(3, 15), tables()),
+        ),
+    ),
     "matmul": (
         lambda a, b: ck.matmul(a, b.t(), activation="relu", out_dtype=torch.bfloat16),
         lambda: (fixed(3, 4), fixed(5, 4)),
@@ -263,7 +273,11 @@ def test_every_function_has_a_case_and_every_operator_is_called(backend, device,
         with ck.use_backend(backend):
             called |= {operator.name() for operator in operators_called(make, function, device)}
     registered = {name for name in torch._C._dispatch_get_all_op_names() if name.startswith("course_kernels::")}
-    of_references = {"course_kernels::paged_decode_attention", "course_kernels::paged_kv_cache_reference"}
+    of_references = {
+        "course_kernels::paged_decode_attention",
+        "course_kernels::paged_kv_cache_reference",
+        "course_kernels::mla_bmm_rope_cache",
+    }
     assert called == (of_references if backend == "torch" else registered - of_references)
 
 
