@@ -9,6 +9,8 @@ What a warp is depends on the machine: 64 threads on AMD's Instinct (gfx9), 32 o
 most 1024 threads, so at most 16 or 32 warps.
 """
 
+import contextlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 
@@ -43,10 +45,21 @@ class Gpu:
 
 def gpu_of(tensor: torch.Tensor) -> Gpu:
     """The GPU that holds the tensor; for a CPU tensor MI300X, so that the interpreter runs what that GPU would run."""
-    return _gpu(tensor.device.index) if tensor.is_cuda else _MI300X
+    return _gpu(tensor.device.index) if tensor.is_cuda else _cpu_stands_for
 
 
-_MI300X = Gpu("gfx942", 304)
+_cpu_stands_for = Gpu("gfx942", 304)
+
+
+@contextlib.contextmanager
+def cpu_stands_for(gpu: Gpu) -> Iterator[None]:
+    """Inside the block, tensors on the CPU are launched as on this GPU: for its simulator."""
+    global _cpu_stands_for
+    before, _cpu_stands_for = _cpu_stands_for, gpu
+    try:
+        yield
+    finally:
+        _cpu_stands_for = before
 
 
 @cache

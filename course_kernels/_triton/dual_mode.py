@@ -8,7 +8,9 @@ with `TRITON_INTERPRET=1` cannot do: there `tl.sum` and its kin are themselves i
 
 from __future__ import annotations
 
+import contextlib
 import inspect
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -25,6 +27,7 @@ from triton.runtime.jit import JITFunction, create_function_from_signature
 from course_kernels._triton import hooks
 
 _enabled = False
+_cpu_launcher: Callable | None = None
 _ENV_INTERPRET = isinstance(tl.sum, InterpretedFunction)  # the variable as it was when triton was imported
 _stock_run, _stock_call = JITFunction.run, JITFunction.__call__
 
@@ -86,11 +89,34 @@ def _interpreted(fn) -> InterpretedFunction:
     return InterpretedFunction(fn)
 
 
+@contextlib.contextmanager
+def cpu_launches_by(launcher: Callable[[JITFunction, tuple, dict[str, Any], Any], Any]) -> Iterator[None]:
+    """Inside the block, launches on CPU tensors go to `launcher(kernel, args, kwargs, grid)`, not to the interpreter.
+
+    Raises:
+        RuntimeError: this process runs under TRITON_INTERPRET=1, where every kernel is interpreted from its decoration.
+    """
+    global _cpu_launcher
+    if _ENV_INTERPRET:
+        raise RuntimeError("a process started with TRITON_INTERPRET=1 interprets every launch; start it without")
+    before, was_enabled = _cpu_launcher, _enabled
+    enable()
+    _cpu_launcher = launcher
+    try:
+        yield
+    finally:
+        _cpu_launcher = before
+        if not was_enabled:
+            disable()
+
+
 def _run(self, *args, grid, warmup, **kwargs):
     if warmup or not _belongs_on_cpu(args, kwargs):
         return _stock_run(self, *args, grid=grid, warmup=warmup, **kwargs)
     for hook in self.pre_run_hooks:
         hook(*args, **kwargs)
+    if _cpu_launcher:
+        return _cpu_launcher(self, args, kwargs, grid)
     return _interpreted(self.fn).run(*args, grid=grid, warmup=False, **kwargs)
 
 

@@ -94,6 +94,20 @@ def check_workgroup(name: str, arch: str, num_warps: Any) -> None:
         )
 
 
+def check_lds(compiled: Compiled) -> None:
+    """Refuse what only the launch would refuse.
+
+    Raises:
+        AmdLimitError: it needs more LDS than a workgroup may have.
+    """
+    limits = hardware.limits(compiled.arch)
+    if compiled.lds > limits.lds_per_workgroup:
+        raise AmdLimitError(
+            f"{compiled.name}: a workgroup needs {compiled.lds:,} bytes of LDS; {compiled.arch} has "
+            f"{limits.lds_per_workgroup:,}. Take smaller blocks or fewer num_stages (now {compiled.num_stages})."
+        )
+
+
 def _remembered(name: str, payload: dict[str, Any]) -> dict[str, Any]:
     text = json.dumps([triton.__version__, payload], sort_keys=True)
     key = hashlib.sha256(text.encode()).hexdigest()

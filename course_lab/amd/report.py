@@ -16,7 +16,6 @@ from typing import Any
 from course_kernels._triton import dual_mode
 from course_lab import hardware
 from course_lab.amd import compiler, isa
-from course_lab.amd.errors import AmdLimitError
 
 _UNITS = {"global load": "loads", "global store": "stores"}
 
@@ -226,12 +225,7 @@ def measure(compiled: compiler.Compiled) -> AmdReport:
     Raises:
         AmdLimitError: it needs more LDS than a workgroup may have.
     """
-    limits = hardware.limits(compiled.arch)
-    if compiled.lds > limits.lds_per_workgroup:
-        raise AmdLimitError(
-            f"{compiled.name}: a workgroup needs {compiled.lds:,} bytes of LDS; {compiled.arch} has "
-            f"{limits.lds_per_workgroup:,}. Take smaller blocks or fewer num_stages (now {compiled.num_stages})."
-        )
+    compiler.check_lds(compiled)
     vgprs = _number(compiled.asm, r"\.vgpr_count:\s*(\d+)")
     return AmdReport(
         name=compiled.name,
@@ -243,7 +237,7 @@ def measure(compiled: compiler.Compiled) -> AmdReport:
         sgpr_spills=_number(compiled.asm, r"\.sgpr_spill_count:\s*(\d+)"),
         scratch=_number(compiled.asm, r"\.private_segment_fixed_size:\s*(\d+)"),
         lds=compiled.lds,
-        threads=compiled.num_warps * limits.wave_size,
+        threads=compiled.num_warps * hardware.limits(compiled.arch).wave_size,
         num_warps=compiled.num_warps,
         num_stages=compiled.num_stages,
         code_bytes=_number(compiled.asm, r"; codeLenInByte = (\d+)"),

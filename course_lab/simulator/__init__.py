@@ -7,8 +7,9 @@ It is functional, not timed: registers, memory, LDS and barriers behave as on th
 exist.
 """
 
+from course_lab.simulator.engine import using
 from course_lab.simulator.faults import IllegalAccess, SimulationError, UnknownInstruction
 from course_lab.simulator.launch import simulate
 from course_lab.simulator.run import Run
 
-__all__ = ["IllegalAccess", "Run", "SimulationError", "UnknownInstruction", "simulate"]
+__all__ = ["IllegalAccess", "Run", "SimulationError", "UnknownInstruction", "simulate", "using"]

@@ -51,24 +51,41 @@ def simulate(
         kwargs: keyword arguments of the launch: constexprs, num_warps, num_stages, ...
 
     Raises:
-        AmdError: the kernel does not compile for `arch`.
+        AmdError: the kernel does not compile for `arch`; AmdLimitError: the GPU could not launch it.
         IllegalAccess: a lane touches memory outside every tensor.
         SimulationError: an unknown instruction, a barrier not reached by all waves, an endless loop.
     """
     hardware.limits(arch)
     spec = dual_mode.specialise(kernel, tuple(args), kwargs, arch=arch)
-    compiled = compiler.compile(kernel, spec, arch)
-    values = _argument_values(kernel, spec, args, kwargs)
-    grid = grid(values) if callable(grid) else grid
+    arguments = _bound(kernel, spec, args, kwargs)
+    values = {name: arguments[name] for name, kind in spec.signature.items() if kind != "constexpr"}
+    grid = grid(arguments) if callable(grid) else grid
+    compiled = _compiled(kernel, spec, arch)
     return execute(compiled, tuple(grid), values, profile=profile, max_instructions=max_instructions)
 
 
-def _argument_values(kernel: Any, spec: dual_mode.Specialisation, args: Sequence[Any], kwargs: dict) -> dict[str, Any]:
-    """What the machine code takes at run time, by name: no constexpr, and no integer that is 1."""
+_remembered: dict[tuple, compiler.Compiled] = {}
+_MOST_REMEMBERED = 256
+
+
+def _compiled(kernel: Any, spec: dual_mode.Specialisation, arch: str) -> compiler.Compiled:
+    """Compile, or find what was compiled for the same kernel and specialisation: in a tenth of the time."""
+    key = (dual_mode.unwrap(kernel), arch, repr(spec))
+    if key not in _remembered:
+        if len(_remembered) >= _MOST_REMEMBERED:
+            _remembered.pop(next(iter(_remembered)))
+        compiled = compiler.compile(kernel, spec, arch, num_warps=spec.options.get("num_warps", 4))
+        compiler.check_lds(compiled)
+        _remembered[key] = compiled
+    return _remembered[key]
+
+
+def _bound(kernel: Any, spec: dual_mode.Specialisation, args: Sequence[Any], kwargs: dict) -> dict[str, Any]:
+    """Every argument by name, defaults included."""
     parameters = inspect.signature(dual_mode.unwrap(kernel))
     bound = parameters.bind(*args, **{name: value for name, value in kwargs.items() if name in spec.signature})
     bound.apply_defaults()
-    return {name: bound.arguments[name] for name, kind in spec.signature.items() if kind != "constexpr"}
+    return dict(bound.arguments)
 
 
 def execute(
