@@ -74,6 +74,14 @@ def test_every_matrix_is_covered_by_legal_programs(gpu, rows, cols, dtype):
         assert blocks == (math.ceil(rows / meta["BLOCK_T"]), sum(math.ceil(kind / meta["BLOCK_H"]) for kind in heads))
         assert launch.copied_heads(meta, x) == triton.next_power_of_2(launch.copied_heads(meta, x))
 
+    for heads, kv_heads in ((16, 1), (5, 3)):
+        q = torch.empty((rows, heads, 128), dtype=dtype, device="meta")
+        (programs,), meta = launch.latents(q, min(cols, 512), 64, 2 * rows, kv_heads)
+        assert_legal(meta, gpu)
+        products = math.ceil(rows / meta["BLOCK_M"]) * math.ceil(min(cols, 512) / meta["BLOCK_N"]) * heads
+        turns = math.ceil(rows / meta["BLOCK_T"]) * math.ceil(heads / meta["BLOCK_H"])
+        assert programs == products + turns + math.ceil(2 * rows / meta["BLOCK_R"]) * kv_heads
+
     (across, down), meta = launch.column_blocks(x)
     assert_legal(meta, gpu)
     assert across * meta["BLOCK_N"] >= cols and 1 <= down <= rows
