@@ -2,6 +2,7 @@
 
     from course_lab.simulator import simulate
     run = simulate(add_kernel, (4,), (x, y, out, n), BLOCK=1024, arch="gfx942")
+    walk = step(add_kernel, (4,), (x, y, out, n), BLOCK=1024, program=(3,))  # what one wave does, step by step
 
 It is functional, not timed: registers, memory, LDS and barriers behave as on the hardware; clocks and caches do not
 exist.
@@ -11,5 +12,15 @@ from course_lab.simulator.engine import using
 from course_lab.simulator.faults import IllegalAccess, SimulationError, UnknownInstruction
 from course_lab.simulator.launch import simulate
 from course_lab.simulator.run import Run
+from course_lab.simulator.stepper import Walk, step
 
-__all__ = ["IllegalAccess", "Run", "SimulationError", "UnknownInstruction", "simulate", "using"]
+__all__ = [
+    "IllegalAccess",
+    "Run",
+    "SimulationError",
+    "UnknownInstruction",
+    "Walk",
+    "simulate",
+    "step",
+    "using",
+]

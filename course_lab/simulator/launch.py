@@ -55,13 +55,20 @@ def simulate(
         IllegalAccess: a lane touches memory outside every tensor.
         SimulationError: an unknown instruction, a barrier not reached by all waves, an endless loop.
     """
+    compiled, grid, values = prepare(kernel, grid, args, arch, kwargs)
+    return execute(compiled, grid, values, profile=profile, max_instructions=max_instructions)
+
+
+def prepare(
+    kernel: Any, grid: Sequence[int] | Callable, args: Sequence[Any], arch: str, kwargs: dict[str, Any]
+) -> tuple[compiler.Compiled, tuple[int, int, int], dict[str, Any]]:
+    """The code for a launch, the programs on its three axes, and the arguments of its run time by name."""
     hardware.limits(arch)
     spec = dual_mode.specialise(kernel, tuple(args), kwargs, arch=arch)
     arguments = _bound(kernel, spec, args, kwargs)
     values = {name: arguments[name] for name, kind in spec.signature.items() if kind != "constexpr"}
-    grid = grid(arguments) if callable(grid) else grid
-    compiled = _compiled(kernel, spec, arch)
-    return execute(compiled, tuple(grid), values, profile=profile, max_instructions=max_instructions)
+    grid = tuple(grid(arguments) if callable(grid) else grid)
+    return _compiled(kernel, spec, arch), grid + (1,) * (3 - len(grid)), values
 
 
 _remembered: dict[tuple, compiler.Compiled] = {}
@@ -90,7 +97,7 @@ def _bound(kernel: Any, spec: dual_mode.Specialisation, args: Sequence[Any], kwa
 
 def execute(
     compiled: compiler.Compiled,
-    grid: tuple[int, ...],
+    grid: tuple[int, int, int],
     values: dict[str, Any],
     *,
     profile: bool = True,
@@ -107,12 +114,11 @@ def execute(
     """
     program = programs.parse(compiled.asm)
     memory = GlobalMemory()
-    sizes = tuple(grid) + (1,) * (3 - len(grid))
-    arguments = _argument_segment(program, memory, sizes, values, compiled.num_warps)
-    run = Run(compiled, program, sizes, profile)
+    arguments = _argument_segment(program, memory, grid, values, compiled.num_warps)
+    run = Run(compiled, program, grid, profile)
     per_group = compiled.num_warps
     groups = max(1, _BATCH_BYTES // _group_bytes(program, compiled))
-    numbers = iter(only or (place[::-1] for place in itertools.product(*(range(n) for n in sizes[::-1]))))
+    numbers = iter(only or (place[::-1] for place in itertools.product(*(range(n) for n in grid[::-1]))))
     budget = max_instructions
     while batch := list(itertools.islice(numbers, groups)):
         waves = _waves(program, np.repeat(np.array(batch, np.int64), per_group, axis=0), per_group, arguments)

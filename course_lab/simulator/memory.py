@@ -94,7 +94,11 @@ class Region:
 
 
 class GlobalMemory:
-    """The regions of a launch. Addresses are invented; alignment is that of the tensors."""
+    """The regions of a launch.
+
+    Addresses are invented. What begins at a multiple of 16 bytes on the CPU (the compiler knows of no more) begins at
+    the start of a page here, as on a GPU: counts of cache lines are the same in every run.
+    """
 
     def __init__(self):
         self.regions: list[Region] = []
@@ -106,7 +110,7 @@ class GlobalMemory:
         region = self._by_storage.get(storage.data_ptr())
         if region is None:
             data = torch.empty(0, dtype=torch.uint8).set_(storage).numpy()
-            region = self._by_storage[storage.data_ptr()] = self._add(data, storage.data_ptr() % 4096)
+            region = self._by_storage[storage.data_ptr()] = self._add(data, storage.data_ptr() % 16)
         size = tensor.element_size()
         start = tensor.storage_offset() * size
         last = sum(stride * (n - 1) for stride, n in zip(tensor.stride(), tensor.shape)) if tensor.numel() else -1
