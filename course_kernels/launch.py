@@ -414,6 +414,8 @@ def _attention_backward_tile(dtype: torch.dtype, block_d: int, gpu: Gpu) -> tupl
         return 64, 16, min(block_d, 64), 256
     if block_d <= 64:
         return 64, 32, block_d, 256
+    if gpu.arch.startswith("gfx9"):
+        return 64, 32, 128, 256
     if gpu.arch.startswith("gfx12"):
         return 64, 16, 128, 512
     return (64, 32, block_d, 256) if block_d <= 128 else (64, 16, block_d, 512)

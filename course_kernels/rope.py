@@ -252,7 +252,9 @@ def rope_forward(
     plain = x.shape[-1] - rotary_dim
     x_view, y_view = batch_first(x, layout), batch_first(y, layout)
     batch, seq_len, heads, head_dim = x_view.shape
-    blocks, meta = launch.head_tiles(seq_len, heads, head_dim, x, batch)
+    block_p = triton.next_power_of_2(rotary_dim // 2)
+    loads = triton.next_power_of_2(head_dim) // block_p  # halves that turn are narrower where a part of the head stays
+    blocks, meta = launch.head_tiles(seq_len, heads, head_dim, x, batch, loads)
     with torch.cuda.device_of(x):
         rope_kernel[(batch * blocks[0], blocks[1])](
             x, y, cos, sin, positions, offsets, cu_seqlens,
@@ -262,7 +264,7 @@ def rope_forward(
             seq_len, heads, 0 if cu_seqlens is None else len(cu_seqlens) - 1, len(cos),
             NEOX=style == "neox", INVERSE=inverse, HALF=rotary_dim // 2, START=plain if nope_first else 0,
             PLAIN=0 if y is x else plain, PLAIN_START=0 if nope_first else rotary_dim,
-            BLOCK_P=triton.next_power_of_2(rotary_dim // 2), BLOCK_D=triton.next_power_of_2(max(plain, 1)), **meta,
+            BLOCK_P=block_p, BLOCK_D=triton.next_power_of_2(max(plain, 1)), **meta,
         )  # fmt: skip
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from types import SimpleNamespace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
 
+import amd_table
 import pytest
 import torch
 from kernel_testing import AMD_COMPUTE_UNITS, DTYPES, short
+from triton.compiler import CompiledKernel
 from triton.runtime.interpreter import InterpretedFunction
 from triton.runtime.jit import JITFunction
 
@@ -54,14 +57,44 @@ def no_launch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(InterpretedFunction, "run", run)
 
 
+@dataclass
+class Recorded:
+    """Launches as they would be on an architecture: (kernel, args, kwargs) of each. None runs."""
+
+    arch: str
+    record_property: Callable[[str, Any], None]
+    launches: list[tuple[JITFunction, tuple, dict[str, Any]]] = field(default_factory=list)
+
+    def compiled(self) -> Iterator[tuple[JITFunction, CompiledKernel]]:
+        """Each launch's kernel, as it is and compiled; noted for the table at the end of the run."""
+        assert self.launches
+        for kernel, args, kwargs in self.launches:
+            spec = dual_mode.specialise(kernel, args, kwargs, arch=self.arch)
+            compiled = dual_mode.compile(kernel, spec, self.arch)
+            self.record_property(amd_table.TITLE, amd_table.row(self.arch, kernel.fn.__name__, compiled))
+            yield kernel, compiled
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """One table of all kernels that were compiled in this run, by whichever worker of xdist."""
+    reports = [report for outcome in ("passed", "failed") for report in terminalreporter.stats.get(outcome, [])]
+    rows = [value for report in reports for name, value in report.user_properties if name == amd_table.TITLE]
+    if rows:
+        terminalreporter.section(amd_table.TITLE)
+        for line in amd_table.lines(rows):
+            terminalreporter.write_line(line)
+
+
 @pytest.fixture(params=AMD_COMPUTE_UNITS)
-def recorded(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
-    """`.launches` collects (kernel, args, kwargs) of every launch as it would be on `.arch`; none runs."""
-    arch, launches = request.param, []
+def recorded(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, record_property: Callable[[str, Any], None]
+) -> Recorded:
+    """The launches of a test, one architecture after another."""
+    arch, recorder = request.param, Recorded(request.param, record_property)
 
     def run(kernel, *args, grid, warmup, **kwargs):
-        launches.append((kernel, args, kwargs))
+        recorder.launches.append((kernel, args, kwargs))
 
     monkeypatch.setattr(launch, "gpu_of", lambda tensor: launch.Gpu(arch, AMD_COMPUTE_UNITS[arch]))
     monkeypatch.setattr(JITFunction, "run", run)
-    return SimpleNamespace(arch=arch, launches=launches)
+    return recorder

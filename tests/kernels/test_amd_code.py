@@ -5,6 +5,7 @@ import re
 
 import pytest
 import torch
+from amd_table import MATRIX, fact
 from kernel_testing import DTYPES, short
 
 from course_kernels import launch
@@ -60,17 +61,10 @@ def launch_quant(rows: int, cols: int, dtype: torch.dtype, fp8: torch.dtype) -> 
     quant.act_mul_fp8_quant_forward(gated, "gelu", 128, fp8)
 
 
-def fact(listing: str, name: str) -> int:
-    return int(re.search(rf"\.{name}:\s*(\d+)", listing)[1])
-
-
 def check(recorded, cols):
     """Every recorded launch on rows of this width: no spill, wide loads where rows are aligned."""
-    assert recorded.launches
-    for kernel, args, kwargs in recorded.launches:
-        name = kernel.fn.__name__
-        spec = dual_mode.specialise(kernel, args, kwargs, arch=recorded.arch)
-        code = dual_mode.compile(kernel, spec, recorded.arch).asm["amdgcn"]
+    for kernel, compiled in recorded.compiled():
+        name, code = kernel.fn.__name__, compiled.asm["amdgcn"]
         assert fact(code, "vgpr_spill_count") == 0 and fact(code, "private_segment_fixed_size") == 0, name
         if cols % 16:
             continue  # every other row begins off a 16-byte boundary: no wide load is possible
@@ -143,11 +137,8 @@ def launch_heads(tokens: int, q_heads: int, kv_heads: int, head_dim: int, dtype:
 
 def check_heads(recorded, *, wide=True, stores=True):
     """Every recorded launch: no spill, and heads come and go in whole vectors; tables and positions may be narrower."""
-    assert recorded.launches
-    for kernel, args, kwargs in recorded.launches:
-        name = kernel.fn.__name__
-        spec = dual_mode.specialise(kernel, args, kwargs, arch=recorded.arch)
-        code = dual_mode.compile(kernel, spec, recorded.arch).asm["amdgcn"]
+    for kernel, compiled in recorded.compiled():
+        name, code = kernel.fn.__name__, compiled.asm["amdgcn"]
         assert fact(code, "vgpr_spill_count") == 0 and fact(code, "private_segment_fixed_size") == 0, name
         if wide:
             assert WIDE.search(code) and not NARROW_LOAD.search(code), f"{name}: {NARROW_LOAD.findall(code)}"
@@ -158,6 +149,18 @@ def check_heads(recorded, *, wide=True, stores=True):
 @pytest.mark.parametrize("sizes", [(9, 3, 64), (32, 8, 128)], ids=["SmolLM2", "Llama 3"])
 def test_heads_of_a_prompt(recorded, sizes, style):
     launch_heads(4096, *sizes, torch.bfloat16, style)
+    check_heads(recorded)
+
+
+@pytest.mark.parametrize("style", ["neox", "gptj"])
+def test_rope_of_a_part_of_a_head_at_positions_that_are_counted(recorded, style):
+    """What the launches above leave out: sequences one after another, offsets, elements that stay, the way back."""
+    x, cos = torch.empty(4096, 32, 128, dtype=torch.bfloat16), torch.empty(4096, 32)
+    starts, offsets = torch.empty(9, dtype=torch.int32), torch.empty(8, 1, dtype=torch.int64).expand(8, 4096)
+    rope.rope_forward(x, torch.empty_like(x), cos, cos, None, offsets, starts, style, "thd", 64, True)
+    for layout in ("sbhd", "bshd"):
+        x4 = x.view(1024, 4, 32, 128) if layout == "sbhd" else x.view(4, 1024, 32, 128)
+        rope.rope_forward(x4, x4, cos, cos, None, None, None, style, layout, 64, False, inverse=True)
     check_heads(recorded)
 
 
@@ -220,7 +223,6 @@ def test_heads_everywhere(recorded, sizes, dtype, style):
 
 # ---- kernels of the matrix units -----------------------------------------------------------------------------------
 
-MATRIX = re.compile(r"\bv_(?:mfma|wmma)_f32_")
 LDS_BYTES = {"gfx90a": 65536, "gfx942": 65536, "gfx950": 163840, "gfx1100": 65536, "gfx1201": 65536}
 
 
@@ -229,10 +231,7 @@ def check_dots(recorded, dtype, *, aligned=True, only_tiles=True):
 
     Programs that have more to do than to multiply `only_tiles` may load a little by single elements.
     """
-    assert recorded.launches
-    for kernel, args, kwargs in recorded.launches:
-        spec = dual_mode.specialise(kernel, args, kwargs, arch=recorded.arch)
-        compiled = dual_mode.compile(kernel, spec, recorded.arch)
+    for _, compiled in recorded.compiled():
         code = compiled.asm["amdgcn"]
         assert fact(code, "vgpr_spill_count") == 0 and fact(code, "private_segment_fixed_size") == 0
         assert compiled.metadata.shared <= LDS_BYTES[recorded.arch]
@@ -363,9 +362,8 @@ def test_paged_attention_everywhere(recorded, heads, head_dim, dtype):
 )
 def test_topk(recorded, rows, cols, k, dtype):
     topk.topk_forward(torch.empty((rows, cols), dtype=dtype), k)
-    for kernel, args, kwargs in recorded.launches:
-        spec = dual_mode.specialise(kernel, args, kwargs, arch=recorded.arch)
-        code = dual_mode.compile(kernel, spec, recorded.arch).asm["amdgcn"]
+    for kernel, compiled in recorded.compiled():
+        code = compiled.asm["amdgcn"]
         assert fact(code, "vgpr_spill_count") == 0 and fact(code, "private_segment_fixed_size") == 0
         if kernel is topk.select_kernel or kernel is topk.merge_kernel:
             assert WIDE.search(code), kernel.fn.__name__
