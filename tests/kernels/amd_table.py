@@ -16,15 +16,15 @@ CELL = 23  # characters
 
 
 def fact(listing: str, name: str) -> int:
-    """A number of the listing's metadata; 0 where it is missing, as AccVGPRs are on Radeon."""
-    found = re.search(rf"\.{name}:\s*(\d+)", listing)
-    return int(found[1]) if found else 0
+    """A number of the listing's metadata."""
+    return int(re.search(rf"\.{name}:\s*(\d+)", listing)[1])
 
 
 def row(arch: str, kernel: str, compiled) -> list[Any]:
     """Kernel, architecture, and the numbers of the legend: plain values, so that xdist can send them."""
     code = compiled.asm["amdgcn"]
-    vgprs, agprs, spills = (fact(code, name) for name in ("vgpr_count", "agpr_count", "vgpr_spill_count"))
+    vgprs, spills = fact(code, "vgpr_count"), fact(code, "vgpr_spill_count")
+    agprs = fact(code, "agpr_count") if ".agpr_count" in code else 0  # Radeon has none
     widths = [bits for bits, names in LOADS.items() if re.search(rf"(?:global|buffer)_load_(?:{names})\b", code)]
     matrix = MATRIX.search(code)
     numbers = vgprs, agprs, compiled.metadata.shared, spills, max(widths, default=0)
