@@ -236,9 +236,9 @@ def test_operands_beyond_two_to_the_31_elements(operand, shape, stride, device):
 
 
 @triton.jit
-def remap_kernel(out_ptr, BLOCK: tl.constexpr, XCDS: tl.constexpr):
-    """Row p of out: where xcd_remap sends each program of a grid of p + 1."""
-    programs = tl.program_id(0) + 1
+def remap_kernel(out_ptr, smallest, BLOCK: tl.constexpr, XCDS: tl.constexpr):
+    """Row p of out: where xcd_remap sends each program of a grid of p + smallest."""
+    programs = tl.program_id(0) + smallest
     pid = tl.arange(0, BLOCK)
     tl.store(out_ptr + tl.program_id(0) * BLOCK + pid, xcd_remap(pid, programs, XCDS), mask=pid < programs)
 
@@ -253,17 +253,25 @@ def grouped_kernel(out_ptr, tiles_m, tiles_n, GROUP_M: tl.constexpr):
 @pytest.mark.parametrize("xcds", [1, 8])
 def test_the_remap_is_a_bijection_for_every_grid_of_up_to_700_programs(xcds, device):
     out = torch.full((700, 1024), -1, dtype=torch.int32, device=device)
-    remap_kernel[(700,)](out, BLOCK=1024, XCDS=xcds)
+    remap_kernel[(700,)](out, 1, BLOCK=1024, XCDS=xcds)
     for programs in range(1, 701):
         assert torch.equal(out[programs - 1, :programs].sort().values.cpu(), torch.arange(programs, dtype=torch.int32))
 
 
+@few_examples
+@given(st.integers(1, 2**16), st.sampled_from([1, 2, 3, 8]))
+def test_the_remap_is_a_bijection_for_any_grid(device, programs, xcds):
+    out = torch.full((2**16,), -1, dtype=torch.int32, device=device)
+    remap_kernel[(1,)](out, programs, BLOCK=2**16, XCDS=xcds)
+    assert torch.equal(out[:programs].sort().values.cpu(), torch.arange(programs, dtype=torch.int32))
+
+
 @pytest.mark.parametrize("programs", [8, 13, 304, 700])
 def test_every_die_gets_neighbouring_tiles(programs, device):
-    out = torch.full((programs, 1024), -1, dtype=torch.int32, device=device)
-    remap_kernel[(programs,)](out, BLOCK=1024, XCDS=8)
+    out = torch.full((1024,), -1, dtype=torch.int32, device=device)
+    remap_kernel[(1,)](out, programs, BLOCK=1024, XCDS=8)
     for die in range(8):
-        tiles = out[-1, die:programs:8]
+        tiles = out[die:programs:8]
         assert (tiles.diff() == 1).all()
 
 
