@@ -12,6 +12,7 @@ F16, F32, F64 = np.float16, np.float32, np.float64
 
 _HALFWAY_BITS = I64((1 << 29) - 1)  # of a float64, those that float32 has no room for
 _HALFWAY = I64(1 << 28)
+_SMALLEST_NORMAL = 2.0**-126
 
 
 def fma32(a, b, c) -> np.ndarray:
@@ -19,11 +20,20 @@ def fma32(a, b, c) -> np.ndarray:
     product = np.multiply(a, b, dtype=F64)  # exact: 24 + 24 bits
     total = product + c
     rounded = total.astype(F32)
-    bits = np.asarray(total).view(I64)
-    doubtful = (bits & _HALFWAY_BITS) == _HALFWAY  # halfway between two float32 after a first rounding
+    # halfway between two float32 after a first rounding: the second one may go wrong
+    doubtful = (np.asarray(total).view(I64) & _HALFWAY_BITS) == _HALFWAY
+    denormal = (np.abs(rounded) <= _SMALLEST_NORMAL) & (total != 0)
+    if denormal.any():
+        doubtful = np.where(denormal, _between_denormals(total), doubtful)
     if doubtful.any():
         return np.where(doubtful, _settle(product, np.asarray(c, F64), total), rounded)
     return rounded
+
+
+def _between_denormals(total) -> np.ndarray:
+    """Where a float64 lies halfway between two of float32's evenly spaced denormals."""
+    halves = total * 2.0**150
+    return (halves == np.rint(halves)) & (halves % 2 == 1)
 
 
 def _settle(product, addend, total) -> np.ndarray:
@@ -35,7 +45,7 @@ def _settle(product, addend, total) -> np.ndarray:
 
 
 def fma16(a, b, c) -> np.ndarray:
-    """a * b + c of float16 with one rounding: the sum is exact in float64 but for extreme exponents."""
+    """a * b + c of float16 with one rounding: sums that float64 cannot hold are far from halfway between float16s."""
     return (np.multiply(a, b, dtype=F64) + c).astype(F16)
 
 
@@ -51,6 +61,16 @@ def larger(a, b) -> np.ndarray:
 def smaller(a, b) -> np.ndarray:
     """IEEE 754 minimumNumber: a number wins over NaN, -0 over +0."""
     return -larger(-a, -b)
+
+
+def largest(a, b) -> np.ndarray:
+    """IEEE 754 maximum: NaN wins over a number, +0 over -0."""
+    return np.where(np.isnan(a) | np.isnan(b), a + b, larger(a, b))
+
+
+def smallest(a, b) -> np.ndarray:
+    """IEEE 754 minimum: NaN wins over a number, -0 over +0."""
+    return -largest(-a, -b)
 
 
 def round_to_bf16(x: np.ndarray) -> np.ndarray:

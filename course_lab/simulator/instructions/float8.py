@@ -6,12 +6,14 @@ Names: MI300 ISA, section 12.11; the `scalef32` forms with a scale of their own 
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import numpy as np
 
 from course_lab.simulator import values
 from course_lab.simulator.instructions.common import NotInTable, Step, Target
 from course_lab.simulator.numbers import U32, float8_values, to_float8
+from course_lab.simulator.operands import Operand
 from course_lab.simulator.program import Decoded
 
 NAMES = re.compile(r"v_cvt_(scalef32_)?(pk_)?(?:(f32)_)?(fp8|bf8)(?:_f32)?$")
@@ -48,16 +50,29 @@ def _narrow(kind: str, scaled: bool, instruction: Decoded, target: Target) -> St
 
 def _widen(kind: str, packed: bool, scaled: bool, instruction: Decoded, target: Target) -> Step:
     result, source, *scale = instruction.operands
-    high = bool(instruction.modifiers.get("op_sel", (0,))[0])
-    select = {"BYTE_1": 8, "BYTE_2": 16, "BYTE_3": 24, "WORD_1": 16}.get(instruction.modifiers.get("src0_sel"), 0)
-    read = values.reader(source, "u32")
+    shift = U32(_place(instruction, source))
+    read = values.reader(replace(source, half=None), "u32")
     read_scale = values.reader(scale[0], "f32") if scaled else None
     table = float8_values(kind, target.fnuz)
 
     def run(w):
-        bits = read(w) >> U32(16 if high else select)
-        for place in range(2 if packed else 1):
-            value = table[(bits >> U32(8 * place)) & U32(0xFF)]
-            w.write(w.F[result.index + place], value * read_scale(w) if scaled else value)
+        bits = read(w) >> shift
+        numbers = [table[(bits >> U32(8 * place)) & U32(0xFF)] for place in range(2 if packed else 1)]
+        if scaled:
+            numbers = [value * read_scale(w) for value in numbers]
+        for place, value in enumerate(numbers):
+            w.write(w.F[result.index + place], value)
 
     return run
+
+
+_PARTS = {"BYTE_1": 8, "BYTE_2": 16, "BYTE_3": 24, "WORD_1": 16}
+
+
+def _place(instruction: Decoded, source: Operand) -> int:
+    """The bit where the codes begin in their register, as SDWA, byte_sel, op_sel or the operand's half say."""
+    modifiers = instruction.modifiers
+    if "byte_sel" in modifiers:
+        return 8 * modifiers["byte_sel"]
+    upper = source.half or modifiers.get("op_sel", (0,))[0]
+    return 16 if upper else _PARTS.get(modifiers.get("src0_sel"), 0)

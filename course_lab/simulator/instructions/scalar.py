@@ -15,7 +15,7 @@ from course_lab.simulator.instructions.common import NotInTable, Step, Target
 from course_lab.simulator.instructions.vector import _first_bit_high, _first_bit_low, _reverse
 from course_lab.simulator.instructions.vector_compare import _FLOATS, _INTEGERS
 from course_lab.simulator.instructions.vector_convert import CONVERT
-from course_lab.simulator.numbers import F32, I32, I64, U32, U64, fma32, larger, smaller
+from course_lab.simulator.numbers import F32, I32, I64, U32, U64, fma32, larger, largest, smaller, smallest
 from course_lab.simulator.operands import EXEC, NULL, Operand
 from course_lab.simulator.program import Decoded
 
@@ -72,15 +72,18 @@ def _lshl_add(n):
 
 
 def _extract(a, packed):
-    offset, width = packed & U32(31), (packed >> U32(16)) & U32(0x7F)
-    return ((np.asarray(a, U64) >> np.asarray(offset, U64)) & ((U64(1) << np.asarray(width, U64)) - U64(1))).astype(U32)
+    """`packed`: bits 4:0 (5:0 of a pair) say where the field begins, bits 22:16 how wide it is."""
+    most = U32(8 * a.dtype.itemsize - 1)
+    offset, width = np.asarray(packed & most, U64), np.asarray(packed >> U32(16) & U32(0x7F), U64)
+    field = np.asarray(a, U64) >> offset
+    return np.where(width < 64, field & ((U64(1) << (width & U64(63))) - U64(1)), field).astype(a.dtype)
 
 
 def _extract_signed(a, packed):
-    offset, width = packed & U32(31), np.minimum((packed >> U32(16)) & U32(0x7F), 32).astype(I64)
-    field = _extract(a, packed).astype(I64)
-    negative = (width > 0) & ((field >> np.maximum(width - 1, 0)) & 1 == 1) & (np.asarray(offset, I64) + width <= 32)
-    return np.where(negative, field - (I64(1) << width), field).astype(I32)
+    offset, width = (packed & U32(31)).astype(I64), np.minimum(packed >> U32(16) & U32(0x7F), 32).astype(I64)
+    unused = 64 - width
+    field = (a.view(I32).astype(I64) >> offset) << np.minimum(unused, 63) >> np.minimum(unused, 63)
+    return np.where(width > 0, field, 0).astype(I32)
 
 
 def _reverse64(a):
@@ -93,6 +96,12 @@ def _first_bit_low64(a):
     return np.where(low != 0, _first_bit_low(low), np.where(high != 0, _first_bit_low(high) + U32(32), U32(0xFFFFFFFF)))
 
 
+def _first_bit_high64(a):
+    low, high = np.asarray(a).astype(U32), (np.asarray(a) >> U64(32)).astype(U32)
+    below = np.where(low != 0, _first_bit_high(low) + U32(32), U32(0xFFFFFFFF))
+    return np.where(high != 0, _first_bit_high(high), below)
+
+
 def _bit(value):
     return lambda a, n: ((a >> (n & U32(31))) & U32(1)) == value
 
@@ -102,9 +111,9 @@ def _convert(name):
 
 
 TABLE: dict[str, Scalar] = {
-    "s_movk_i32": Scalar(lambda a: a, "i32"),
-    "s_addk_i32": Scalar(_overflowing(np.add), "i32", scc="second", accumulates=True),
-    "s_mulk_i32": Scalar(np.multiply, "i32", accumulates=True),
+    "s_movk_i32": Scalar(lambda a: a, "i16", "i32"),
+    "s_addk_i32": Scalar(_overflowing(np.add), ("i32", "i16"), scc="second", accumulates=True),
+    "s_mulk_i32": Scalar(lambda a, b: a * b.astype(I32), ("i32", "i16"), accumulates=True),
     "s_add_u32": Scalar(_add, scc="second"),
     "s_sub_u32": Scalar(_subtract, scc="second"),
     "s_addc_u32": Scalar(_add, scc="second", reads_scc=True),
@@ -119,6 +128,7 @@ TABLE: dict[str, Scalar] = {
     "s_mul_i32": Scalar(np.multiply, "i32"),
     "s_mul_hi_u32": Scalar(lambda a, b: (np.multiply(a, b, dtype=U64) >> U64(32)).astype(U32)),
     "s_mul_hi_i32": Scalar(lambda a, b: (np.multiply(a, b, dtype=I64) >> I64(32)).astype(I32), "i32"),
+    "s_absdiff_i32": Scalar(lambda a, b: np.abs(a - b), "i32", scc="nonzero"),
     "s_abs_i32": Scalar(np.abs, "i32", scc="nonzero"),
     "s_ashr_i32": Scalar(lambda a, n: a >> (n & U32(31)).astype(I32), ("i32", "u32"), scc="nonzero"),
     "s_ashr_i64": Scalar(lambda a, n: a >> (n & U32(63)).astype(I64), ("i64", "u32"), scc="nonzero"),
@@ -126,6 +136,8 @@ TABLE: dict[str, Scalar] = {
     "s_sext_i32_i8": Scalar(lambda a: a.astype(np.int8).astype(I32), "i32"),
     "s_bfe_u32": Scalar(_extract, scc="nonzero"),
     "s_bfe_i32": Scalar(_extract_signed, "u32", "i32", scc="nonzero"),
+    "s_bfe_u64": Scalar(_extract, ("u64", "u32"), scc="nonzero"),
+    "s_bfm_b64": Scalar(lambda n, at: ((U64(1) << n % U64(64)) - U64(1)) << at % U64(64), ("u64", "u64")),
     "s_bfm_b32": Scalar(lambda n, at: ((U32(1) << (n & U32(31))) - U32(1)) << (at & U32(31))),
     "s_bitset0_b32": Scalar(lambda old, n: old & ~(U32(1) << (n & U32(31))), accumulates=True),
     "s_bitset1_b32": Scalar(lambda old, n: old | (U32(1) << (n & U32(31))), accumulates=True),
@@ -138,6 +150,8 @@ TABLE: dict[str, Scalar] = {
     "s_ctz_i32_b32": Scalar(_first_bit_low),
     "s_ctz_i32_b64": Scalar(_first_bit_low64, "u64", "u32"),
     "s_flbit_i32_b32": Scalar(_first_bit_high),
+    "s_flbit_i32_b64": Scalar(_first_bit_high64, "u64", "u32"),
+    "s_clz_i32_u64": Scalar(_first_bit_high64, "u64", "u32"),
     "s_clz_i32_u32": Scalar(_first_bit_high),
     "s_bcnt1_i32_b32": Scalar(lambda a: np.bitwise_count(a).astype(U32), scc="nonzero"),
     "s_bcnt1_i32_b64": Scalar(lambda a: np.bitwise_count(a).astype(U32), "u64", "u32", scc="nonzero"),
@@ -154,8 +168,8 @@ TABLE: dict[str, Scalar] = {
     "s_fmamk_f32": Scalar(fma32, "f32"),
     "s_max_num_f32": Scalar(larger, "f32"),
     "s_min_num_f32": Scalar(smaller, "f32"),
-    "s_maximum_f32": Scalar(np.maximum, "f32"),
-    "s_minimum_f32": Scalar(np.minimum, "f32"),
+    "s_maximum_f32": Scalar(largest, "f32"),
+    "s_minimum_f32": Scalar(smallest, "f32"),
     "s_trunc_f32": Scalar(np.trunc, "f32"),
     "s_floor_f32": Scalar(np.floor, "f32"),
     "s_ceil_f32": Scalar(np.ceil, "f32"),
@@ -202,7 +216,11 @@ for _kind in ("i32", "u32"):
         TABLE[f"s_{_name}_{_kind}"] = Scalar(lambda a, b, f=_choose: (f(a, b), f(a, b) == a), _kind, scc="second")
 for _kind in ("i32", "u32", "u64", "i64", "f32", "f16"):
     for _name, _test in ((_FLOATS if _kind[0] == "f" else _INTEGERS) | {"lg": _INTEGERS["ne"]}).items():
-        TABLE[f"s_cmp_{_name}_{_kind}"] = TABLE[f"s_cmpk_{_name}_{_kind}"] = Scalar(_test, _kind, scc="only")
+        TABLE[f"s_cmp_{_name}_{_kind}"] = Scalar(_test, _kind, scc="only")
+for _name in ("eq", "lg", "lt", "le", "gt", "ge"):
+    _test = _INTEGERS["ne" if _name == "lg" else _name]
+    TABLE[f"s_cmpk_{_name}_i32"] = Scalar(_test, ("i32", "i16"), scc="only")
+    TABLE[f"s_cmpk_{_name}_u32"] = Scalar(_test, ("u32", "u16"), scc="only")
 
 # s_and_saveexec: the old EXEC is kept, the new one is the source combined with it.
 _SAVE_EXEC = {

@@ -6,6 +6,7 @@ Transcendental functions are rounded as numpy rounds them; the hardware may diff
 
 from __future__ import annotations
 
+import re
 from functools import cache
 
 import numpy as np
@@ -16,7 +17,21 @@ from course_lab.simulator.instructions.common import NotInTable, Op, Step, Targe
 from course_lab.simulator.instructions.vector_compare import COMPARE
 from course_lab.simulator.instructions.vector_convert import CONVERT
 from course_lab.simulator.instructions.vector_divide import DIVIDE
-from course_lab.simulator.numbers import F16, F32, I32, I64, U16, U32, U64, fma16, fma32, larger, smaller
+from course_lab.simulator.numbers import (
+    F16,
+    F32,
+    I32,
+    I64,
+    U16,
+    U32,
+    U64,
+    fma16,
+    fma32,
+    larger,
+    largest,
+    smaller,
+    smallest,
+)
 from course_lab.simulator.program import Decoded
 
 _LOW24 = U32(0xFFFFFF)
@@ -308,10 +323,10 @@ for _type in ("u32", "i32", "u16", "i16", "f32", "f16"):
     }
 for _type in ("f32", "f16"):
     TABLE |= {
-        f"v_maximum_{_type}": Op(np.maximum, _type),
-        f"v_minimum_{_type}": Op(np.minimum, _type),
-        f"v_maximum3_{_type}": Op(lambda a, b, c: np.maximum(np.maximum(a, b), c), _type),
-        f"v_minimum3_{_type}": Op(lambda a, b, c: np.minimum(np.minimum(a, b), c), _type),
+        f"v_maximum_{_type}": Op(largest, _type),
+        f"v_minimum_{_type}": Op(smallest, _type),
+        f"v_maximum3_{_type}": Op(lambda a, b, c: largest(largest(a, b), c), _type),
+        f"v_minimum3_{_type}": Op(lambda a, b, c: smallest(smallest(a, b), c), _type),
     }
 TABLE |= COMPARE | CONVERT | DIVIDE
 
@@ -388,6 +403,15 @@ def _write_all(writers: list[values.Writer]) -> values.Writer:
     return write
 
 
+_WRAPS = re.compile(r"v_(add|sub|subrev)(_nc)?_[ui]")
+_LIMITS = {"u32": U32, "i32": I32, "u16": U16, "i16": np.int16}
+
+
+def _saturated(result: np.ndarray, kind: str) -> np.ndarray:
+    limits = np.iinfo(_LIMITS[kind])
+    return np.clip(result, limits.min, limits.max).astype(_LIMITS[kind])
+
+
 _SCALES = {("mul", 2): 2, ("mul", 4): 4, ("div", 2): 0.5}
 
 
@@ -396,6 +420,8 @@ def _compute(compute, readers: list[values.Reader], instruction: Decoded, result
     modifiers = instruction.modifiers
     scale = next((factor for (name, n), factor in _SCALES.items() if modifiers.get(name) == n), None)
     clamp = bool(modifiers.get("clamp"))
+    if clamp and results[0] in _LIMITS and _WRAPS.match(instruction.mnemonic):
+        return lambda w: _saturated(compute(*[np.asarray(read(w), I64) for read in readers]), results[0])
     if (scale or clamp) and results[0] not in ("f32", "f16"):
         raise NotInTable(f"{instruction.mnemonic} with clamp")
     if scale or clamp:

@@ -45,7 +45,8 @@ def _scale_extremes(chosen, denominator, numerator):
         (invalid, np.full(chosen.shape, np.nan, F32), False),
         (huge, np.where(same_denominator, np.ldexp(chosen, 64), chosen), True),
         (_denormal(denominator), np.ldexp(chosen, 64), False),
-        (tiny_reciprocal & tiny_quotient, np.where(same_denominator, np.ldexp(chosen, 64), chosen), True),
+        # the guide prints 64 here too, which would overflow: a quotient that grows asks for a smaller denominator
+        (tiny_reciprocal & tiny_quotient, np.where(same_denominator, np.ldexp(chosen, -64), chosen), True),
         (tiny_reciprocal, np.ldexp(chosen, -64), False),
         (tiny_quotient, np.where(same_numerator, np.ldexp(chosen, 64), chosen), True),
         (_exponent(numerator) <= 23, np.ldexp(chosen, 64), False),
@@ -57,11 +58,10 @@ def _scale_extremes(chosen, denominator, numerator):
 
 
 def _last_step(a, b, c, scaled):
-    result = fma32(a, b, c)
     if not scaled.any():
-        return result
-    power = np.where(_exponent(c) > 127, 64, -64)
-    return np.where(scaled, np.ldexp(result, power).astype(F32), result)
+        return fma32(a, b, c)
+    factor = np.where(scaled, np.where(_exponent(c) > 127, 2.0**64, 2.0**-64), 1.0)
+    return fma32(a * factor, b, c * factor)  # exact in float64, so that the result is rounded once
 
 
 def _fix(quotient, denominator, numerator):
@@ -82,6 +82,7 @@ def _fix_extremes(quotient, denominator, numerator):
         (((denominator == 0) & (numerator == 0)) | (infinite(denominator) & infinite(numerator)), F32(np.nan)),
         ((denominator == 0) | infinite(numerator), sign * F32(np.inf)),
         (infinite(denominator) | (numerator == 0), sign * F32(0)),
+        (np.isnan(quotient), sign * F32(np.inf)),  # the steps before met infinity minus infinity: it is too large
     ]
     return np.select([condition for condition, _ in cases], [value for _, value in cases], sign * np.abs(quotient))
 

@@ -1,0 +1,49 @@
+"""Division: the three instructions around a reciprocal give the correctly rounded quotient."""
+
+import numpy as np
+import pytest
+from exact import F32, F32_EDGES, divide
+from one_instruction import execute
+
+# What LLVM emits for a / b with denormals kept: a in register 2, b in register 4.
+DIVISION = """
+    v_div_scale_f32 v5, {any}, v4, v4, v2
+    v_rcp_f32_e32 v6, v5
+    v_div_scale_f32 v7, {vcc}, v2, v4, v2
+    v_fma_f32 v8, -v5, v6, 1.0
+    v_fma_f32 v6, v8, v6, v6
+    v_mul_f32_e32 v8, v7, v6
+    v_fma_f32 v9, -v5, v8, v7
+    v_fma_f32 v8, v9, v6, v8
+    v_fma_f32 v9, -v5, v8, v7
+    v_div_fmas_f32 v8, v9, v6, v8
+    v_div_fixup_f32 v10, v8, v4, v2
+"""
+REGISTERS = {"gfx942": {"any": "s[4:5]", "vcc": "vcc"}, "gfx1100": {"any": "null", "vcc": "vcc_lo"}}
+
+
+def _pairs() -> tuple[np.ndarray, np.ndarray]:
+    generator = np.random.default_rng(0)
+    edges = np.array(F32_EDGES, np.uint32)
+    special = np.stack(np.meshgrid(edges, edges), axis=-1).reshape(-1, 2)
+    any_bits = generator.integers(0, 1 << 32, (4000, 2), np.uint32)
+    denormal = any_bits[:1000] & np.uint32(0x807FFFFF)
+    half_denormal = np.where(generator.random((1000, 2)) < 0.5, any_bits[1000:2000], denormal)
+    far_apart = any_bits[:1000] & np.array([0x83FFFFFF, 0xFFFFFFFF], np.uint32) | np.array([0, 0x7C000000], np.uint32)
+    pairs = np.concatenate([special, any_bits, denormal, half_denormal, far_apart, far_apart[:, ::-1]])
+    pairs = pairs[: len(pairs) // 64 * 64]
+    return pairs[:, 0].copy(), pairs[:, 1].copy()
+
+
+@pytest.mark.parametrize("arch", REGISTERS)
+def test_the_quotient_is_correctly_rounded(arch):
+    a, b = _pairs()
+    lanes = 64 if arch == "gfx942" else 32
+    text = DIVISION.format(**REGISTERS[arch])
+    w = execute(text, arch=arch, V={2: a.reshape(-1, lanes), 4: b.reshape(-1, lanes)}, waves=a.size // lanes)
+    wrong = [
+        f"{x:#x} / {y:#x} = {found:#x}, not {divide(F32, x, y):#x}"
+        for x, y, found in zip(a.tolist(), b.tolist(), w.V[10].reshape(-1).tolist())
+        if not F32.same(found, divide(F32, x, y))
+    ]
+    assert not wrong, f"{len(wrong)} of {a.size} wrong: {'; '.join(wrong[:10])}"
