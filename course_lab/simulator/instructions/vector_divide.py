@@ -66,7 +66,8 @@ def _last_step(a, b, c, scaled):
 
 def _fix(quotient, denominator, numerator):
     top, bottom = _exponent(numerator), _exponent(denominator)
-    if ((top > 0) & (top < 255)).all() and ((bottom > 0) & (bottom < 255)).all():
+    normal = (top > 0) & (top < 255) & (bottom > 0) & (bottom < 255)
+    if (normal & (top - bottom < 128)).all():
         sign = (np.asarray(denominator).view(U32) ^ np.asarray(numerator).view(U32)) & U32(0x80000000)
         return ((np.asarray(quotient).view(U32) & U32(0x7FFFFFFF)) | sign).view(F32)
     return _fix_extremes(quotient, denominator, numerator)
