@@ -475,7 +475,7 @@ def test_empty_tensors_give_empty_tensors(layout, device, no_launch):
     q_out, k_out = run("paged_kv_cache_update", q, k, v, *caches, none, none, cos, sin, layout=layout)
     assert q_out.shape == (0, 4, 8) and k_out.shape == (0, 2, 8)
     if layout == "flash":
-        q_out = run("kv_cache_update", *heads((2, 0), (4, 2), 8), *caches, none.view(2, 0), cos, sin)
+        q_out = run("kv_cache_update", *heads((2, 0), (4, 2), 8, device=device), *caches, none.view(2, 0), cos, sin)
         assert q_out.shape == (2, 0, 4, 8)
     assert all(map(torch.equal, caches, before))
 

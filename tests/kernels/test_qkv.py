@@ -162,7 +162,8 @@ def test_rope_concat_is_rope_and_concat(style, dtype, device, small_gpu):
     turned = [run("rope", x, cos, sin, **options) for x in args[1::2]]
     got = run("rope_concat_qk", *args, positions, cos, sin, style=style)
     want = run("concat_qk", args[0], turned[0], args[2], turned[1])
-    assert all(map(torch.equal, got, want))
+    for one, other in zip(got, want, strict=True):  # a compiler may fuse another multiplication into the addition
+        assert_close(one, other, 0 if device == "cpu" else torch.finfo(dtype).eps)
 
 
 # ---- what holds for all shapes -------------------------------------------------------------------------------------
