@@ -25,6 +25,8 @@ app.add_typer(model_app, name="model")
 Numbers = Annotated[
     list[str] | None, typer.Argument(help="Exercises, such as 2.1 or 2; none means all.", metavar="N.M")
 ]
+Arch = Annotated[str, typer.Option(help="The GPU's architecture: gfx942, gfx950, gfx1100, gfx1201 ...")]
+Target = Annotated[str, typer.Argument(help="A Python file that launches the kernel.", metavar="FILE[:KERNEL]")]
 
 
 def main() -> None:
@@ -49,7 +51,26 @@ def _is_for_the_user(error: Exception) -> bool:
     from course_lab.model import ModelUnavailable
     from course_lab.notebooks import NotebookError
 
-    return isinstance(error, LessonError | ModelUnavailable | NotebookError)
+    return isinstance(error, LessonError | ModelUnavailable | NotebookError) or _is_of_a_launch(error)
+
+
+def _is_of_a_launch(error: Exception) -> bool:
+    """True for what the compiler or the simulator says about a kernel; without Triton there is neither."""
+    try:
+        from course_lab.amd import AmdError
+        from course_lab.simulator import SimulationError
+        from course_lab.simulator.script import ScriptError
+    except ImportError:
+        return False
+    return isinstance(error, AmdError | SimulationError | ScriptError)
+
+
+def _known(arch: str) -> str:
+    from course_lab import hardware
+
+    if arch not in hardware.LIMITS:
+        _stop(f"--arch {arch} is unknown: use one of {', '.join(hardware.LIMITS)}.")
+    return arch
 
 
 @app.command()
@@ -90,22 +111,66 @@ def progress() -> None:
 @app.command()
 def amd(
     number: Annotated[str, typer.Argument(help="An exercise, such as 2.1.", metavar="N.M")],
-    arch: Annotated[str, typer.Option(help="The GPU's architecture: gfx942, gfx950, gfx1100, gfx1201 ...")] = "gfx942",
+    arch: Arch = "gfx942",
     solution: Annotated[bool, typer.Option("--solution", help="The course's solution instead of your answer.")] = False,
 ) -> None:
     """Show what your answer's kernel becomes on an AMD GPU."""
-    from course_lab import hardware, lessons
+    from course_lab import lessons
     from course_lab.check.grading import amd_card
     from course_lab.notebooks import answer_code
 
-    if arch not in hardware.LIMITS:
-        _stop(f"--arch {arch} is unknown: use one of {', '.join(hardware.LIMITS)}.")
+    _known(arch)
     ((lesson, exercise),) = _chosen([number])
     code = lessons.solution(number) if solution else answer_code(lesson.notebook("exercises"), number)
     card = amd_card(exercise, code, arch)
     if card is None:
         _stop(f"no kernel of exercise {number} could be compiled for {arch}; `course check {number}` may say why.")
     print(card.text)
+
+
+@app.command()
+def simulate(target: Target, arch: Arch = "gfx942") -> None:
+    """Run FILE as a script, and every kernel that it launches on a simulated AMD GPU.
+
+    The file brings the arguments: make tensors on the CPU, launch the kernel, compare the result if you like. KERNEL
+    picks the launches that are reported. Out-of-bounds accesses, races and endless loops end the run with a sentence.
+    """
+    from course_lab.simulator import script
+
+    for run in script.runs(target, _known(arch)):
+        print(script.headline(run))
+
+
+@app.command()
+def step(
+    target: Target,
+    arch: Arch = "gfx942",
+    program: Annotated[str, typer.Option(help="The program to follow: its number, or x,y,z.")] = "0",
+    wave: Annotated[int, typer.Option(help="The wave of the program.")] = 0,
+    by: Annotated[str, typer.Option(help="A step is an 'instruction' or a 'line' of the kernel.")] = "instruction",
+    only: Annotated[str, typer.Option(help="Steps of lines or instructions that contain this text.")] = "",
+    launch: Annotated[int, typer.Option(help="Which launch of the kernel, counted from 1.", min=1)] = 1,
+    at: Annotated[int | None, typer.Option(help="Show this one step with all its registers.")] = None,
+) -> None:
+    """Follow one wave through the machine code of a kernel that FILE launches, step by step."""
+    from course_lab.simulator import script
+
+    options = {"program": _numbers(program), "wave": wave, "by": by}
+    try:
+        walk = script.walk(target, _known(arch), launch, **options)
+        walk = walk.only(only) if only else walk
+        print(walk if at is None else next(frame for frame in walk if frame.number == at))
+    except StopIteration:
+        _stop(f"there is no step {at}: this walk has steps {walk[0].number} to {walk[-1].number}.")
+    except ValueError as error:
+        _stop(f"{error}")
+
+
+def _numbers(program: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(number) for number in program.split(","))
+    except ValueError:
+        _stop(f"--program takes a number or three, such as 2 or 0,1,3; got {program!r}.")
 
 
 @app.command()
