@@ -106,7 +106,7 @@ def parse(text: str) -> Program:
         blocks=_blocks(instructions, set(labels.values())),
         arguments=tuple(Argument(a[".offset"], a[".size"], a[".value_kind"]) for a in metadata[".args"]),
         argument_bytes=metadata[".kernarg_segment_size"],
-        registers=max((o.index + o.count for i in instructions for o in i.operands if o.is_vector), default=1),
+        registers=max((o.index + o.count for i in instructions for o in _all_operands(i) if o.is_vector), default=1),
         scratch=metadata[".private_segment_fixed_size"],
         descriptor=descriptor,
     )
@@ -129,6 +129,12 @@ def _decode(index: int, instruction: isa.Instruction, accumulators: int) -> Deco
         modifiers.update(found)
     read = tuple(operands.operand(piece, accumulators) for piece in pieces)
     return Decoded(index, mnemonic, instruction.text, instruction.kind, read, modifiers, instruction.source)
+
+
+def _all_operands(instruction: Decoded) -> tuple[Operand, ...]:
+    """The operands, those of the second half of a pair too."""
+    second = instruction.modifiers.get("second")
+    return instruction.operands + (second.operands if second else ())
 
 
 def _second(index: int, first: isa.Instruction, text: str, accumulators: int) -> Decoded:

@@ -97,13 +97,18 @@ def _swap(distance: int):
 
 
 def _permute_across_rows(exchange: bool):
-    """v_permlane16, v_permlanex16: 16 selectors of 4 bits pick lanes of the same (or the other) row of 16."""
+    """v_permlane16, v_permlanex16: 16 selectors of 4 bits pick lanes of the same (or the other) row of 16.
+
+    op_sel holds two bits of DPP: whether lanes that are switched off are read too (fi), else whether they give 0
+    (bound_ctrl) or leave the result as it was.
+    """
 
     def builder(instruction: Decoded, target: Target) -> Step:
         result, source, low, high = instruction.operands
         read = values.reader(source, "u32")
         selectors = [values.scalar_reader(o, "u32") for o in (low, high)]
-        write = values.writer(result, "u32")
+        write, old = values.writer(result, "u32"), values.reader(result, "u32")
+        reads_all, zero = instruction.modifiers.get("op_sel", (0, 0))[:2]
         lane = np.arange(target.lanes)
         row = (lane & ~15) ^ (16 if exchange else 0)
         shift = (4 * (lane & 7)).astype(U32)
@@ -112,8 +117,11 @@ def _permute_across_rows(exchange: bool):
         def run(w):
             first, second = (np.broadcast_to(one(w), w.size)[:, None] for one in selectors)
             place = (np.where(upper, second, first) >> shift) & U32(15)
-            value = w.full(read(w))
-            write(w, np.take_along_axis(value, (row + place).astype(np.int64), axis=1))
+            source = (row + place).astype(np.int64)
+            value = np.take_along_axis(w.full(read(w)), source, axis=1)
+            if w.mask is not None and not reads_all:
+                value = np.where(np.take_along_axis(w.mask, source, axis=1), value, U32(0) if zero else old(w))
+            write(w, value)
 
         return run
 

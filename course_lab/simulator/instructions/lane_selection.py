@@ -126,8 +126,11 @@ def _from_lanes(read: values.Reader, instruction: Decoded, target: Target) -> va
 
 
 def only_reached_lanes(write: values.Writer, instruction: Decoded, target: Target) -> values.Writer:
-    """Under DPP, write only the rows and banks named, and (without bound_ctrl) only lanes whose source exists."""
-    if not instruction.mnemonic.endswith("_dpp"):
+    """Under DPP, write only the rows and banks named, and (without bound_ctrl) only lanes whose source exists.
+
+    dpp8 has no such modifiers: all lanes are written, with 0 where the source is switched off.
+    """
+    if not instruction.mnemonic.endswith("_dpp") or "dpp8" in instruction.modifiers:
         return write
     modifiers, lane = instruction.modifiers, _lanes(target)
     rows, banks = modifiers.get("row_mask", 15), modifiers.get("bank_mask", 15)

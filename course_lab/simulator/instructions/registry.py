@@ -60,7 +60,7 @@ _FAMILIES: tuple[tuple[re.Pattern, Builder], ...] = tuple(
         (r"(global|buffer|flat)_|s_load_", global_memory.build),
         (r"ds_(bpermute|permute|swizzle)|v_(readlane|readfirstlane|writelane|permlane|mbcnt)", cross_lane.build),
         (r"ds_", local_data.build),
-        (r"s_", scalar.build),
+        (r"s_|v_s_", scalar.build),
         (r"v_cvt_\w*(fp8|bf8)", float8.build),
         (r"v_(pk_|fma_mix|mad_mix)", packed.build),
         (r"v_", vector.build),

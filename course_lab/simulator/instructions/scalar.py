@@ -12,10 +12,10 @@ import numpy as np
 
 from course_lab.simulator import values
 from course_lab.simulator.instructions.common import NotInTable, Step, Target
+from course_lab.simulator.instructions.vector import TABLE as VECTOR
 from course_lab.simulator.instructions.vector import _first_bit_high, _first_bit_low, _reverse
 from course_lab.simulator.instructions.vector_compare import _FLOATS, _INTEGERS
-from course_lab.simulator.instructions.vector_convert import CONVERT
-from course_lab.simulator.numbers import F32, I32, I64, U32, U64, fma32, larger, largest, smaller, smallest
+from course_lab.simulator.numbers import F16, F32, I32, I64, U16, U32, U64, fma32, larger, largest, smaller, smallest
 from course_lab.simulator.operands import EXEC, NULL, Operand
 from course_lab.simulator.program import Decoded
 
@@ -106,8 +106,9 @@ def _bit(value):
     return lambda a, n: ((a >> (n & U32(31))) & U32(1)) == value
 
 
-def _convert(name):
-    return Scalar(CONVERT[name].compute, CONVERT[name].reads, CONVERT[name].results[0])
+def _of_vector(name):
+    """The scalar twin of a vector instruction."""
+    return Scalar(VECTOR[name].compute, VECTOR[name].reads, VECTOR[name].results[0])
 
 
 TABLE: dict[str, Scalar] = {
@@ -174,11 +175,19 @@ TABLE: dict[str, Scalar] = {
     "s_floor_f32": Scalar(np.floor, "f32"),
     "s_ceil_f32": Scalar(np.ceil, "f32"),
     "s_rndne_f32": Scalar(np.rint, "f32"),
-    "s_cvt_f32_i32": _convert("v_cvt_f32_i32"),
-    "s_cvt_f32_u32": _convert("v_cvt_f32_u32"),
-    "s_cvt_i32_f32": _convert("v_cvt_i32_f32"),
-    "s_cvt_u32_f32": _convert("v_cvt_u32_f32"),
-    "s_cvt_f32_f16": _convert("v_cvt_f32_f16"),
+    "s_cvt_f32_i32": _of_vector("v_cvt_f32_i32"),
+    "s_cvt_f32_u32": _of_vector("v_cvt_f32_u32"),
+    "s_cvt_i32_f32": _of_vector("v_cvt_i32_f32"),
+    "s_cvt_u32_f32": _of_vector("v_cvt_u32_f32"),
+    "s_cvt_f32_f16": _of_vector("v_cvt_f32_f16"),
+    "s_cvt_f16_f32": _of_vector("v_cvt_f16_f32"),
+}
+
+# the vector unit's functions of a scalar (gfx12)
+TABLE |= {
+    f"v_s_{name}_{kind}": _of_vector(f"v_{name}_{kind}")
+    for name in ("exp", "log", "rcp", "rsq", "sqrt")
+    for kind in ("f32", "f16")
 }
 
 _BITWISE = {
@@ -281,6 +290,8 @@ def writer(operand: Operand, kind: str, target: Target) -> values.Writer:
         write = lambda w, value: w.write_scalar(w.S[:, i : i + 2].view(U64)[:, 0], np.asarray(value).view(U64))  # noqa: E731
     elif kind == "f32":
         write = lambda w, value: w.write_scalar(w.S[:, i], np.asarray(value, F32).view(U32))  # noqa: E731
+    elif kind == "f16":
+        write = lambda w, value: w.write_scalar(w.S[:, i], np.asarray(value, F16).view(U16).astype(U32))  # noqa: E731
     else:
         write = lambda w, value: w.write_scalar(w.S[:, i], np.asarray(value).astype(U32, copy=False))  # noqa: E731
     if i not in (EXEC, EXEC + 1):

@@ -273,7 +273,6 @@ TABLE: dict[str, Op] = {
     "v_madmk_f32": Op(lambda a, b, c: a * b + c, "f32"),
     "v_rcp_f32": Op(_reciprocal, "f32"),
     "v_rcp_iflag_f32": Op(_reciprocal, "f32"),
-    "v_s_rcp_f32": Op(_reciprocal, "f32"),
     "v_rsq_f32": Op(lambda a: F32(1) / np.sqrt(a), "f32"),
     "v_sqrt_f32": Op(np.sqrt, "f32"),
     "v_exp_f32": Op(np.exp2, "f32"),

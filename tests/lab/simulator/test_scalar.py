@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from exact import F32, F32_EDGES, add, fma, multiply, subtract
+from exact import F16, F32, F32_EDGES, add, fma, multiply, subtract
 from integers import LONG, M32, M64, ORDER, WORDS, highest_bit, lowest_bit, signed
 from one_instruction import execute, wavewise
 
@@ -225,6 +225,15 @@ def test_float_comparisons():
 
     wavewise("s_cmp_lt_f32 s2, s4", less, F32_EDGES, F32_EDGES, arch="gfx1201")
     wavewise("s_cmp_nlt_f32 s2, s4", not_less, F32_EDGES, F32_EDGES, arch="gfx1201")
+
+
+def test_functions_of_a_scalar():
+    """They leave the vector registers alone, although their names begin like a vector instruction's."""
+    for name, result in (("exp", 16.0), ("log", 2.0), ("rcp", 0.25), ("rsq", 0.5), ("sqrt", 2.0)):
+        w = execute(f"v_s_{name}_f32 s10, s2", arch="gfx1201", S={2: np.float32(4)}, V={10: 7})
+        assert w.S[0, 10:11].view(np.float32) == result and (w.V[10] == 7).all()
+        half = execute(f"v_s_{name}_f16 s10, s2", arch="gfx1201", S={2: 0x4400})
+        assert F16.value(int(half.S[0, 10])) == result
 
 
 def test_conversions():
