@@ -77,6 +77,27 @@ def kernels(tree: ast.Module) -> list[str]:
     return [node.name for node in _kernel_nodes(tree)]
 
 
+def calls(tree: ast.AST, name: str) -> list[ast.Call]:
+    """The calls of `tl.name` (or of a function imported under that name)."""
+    every = (node for node in ast.walk(tree) if isinstance(node, ast.Call))
+    return [call for call in every if name in (getattr(call.func, "attr", None), getattr(call.func, "id", None))]
+
+
+def loaded_and_stored(tree: ast.Module) -> list[str]:
+    """Pointer arguments that one kernel both loads from and stores to."""
+    found = []
+    for kernel in _kernel_nodes(tree):
+        arguments = [argument.arg for argument in kernel.args.args]
+        loaded, stored = ({name for call in calls(kernel, way) for name in _names(call)} for way in ("load", "store"))
+        found += [name for name in arguments if name in loaded & stored and name.endswith("_ptr")]
+    return found
+
+
+def _names(call: ast.Call) -> set[str]:
+    """The names in the first argument of a call: the pointer and its offsets."""
+    return {node.id for node in ast.walk(call.args[0]) if isinstance(node, ast.Name)} if call.args else set()
+
+
 def integers(tree: ast.AST) -> dict[int, int]:
     """Every integer above 2 that is written in the code, with the line of its first occurrence."""
     found: dict[int, int] = {}

@@ -6,6 +6,7 @@ server imports this module (and so torch, triton and the hooks) once; each check
 
 from __future__ import annotations
 
+import contextlib
 import traceback
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -16,6 +17,7 @@ from course_kernels._triton import dual_mode, hooks
 from course_lab import sandbox
 from course_lab.check import answer, guard
 from course_lab.check.evidence import Evidence
+from course_lab.simulator import SimulationError, using
 
 CASE_MARK = "\x1e"  # printed before each case, so that the parent can tell which case printed what
 
@@ -24,7 +26,8 @@ def run_cases(payload: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Execute an answer, then call its entry on each case; one value for the definition, one for each case.
 
     payload: number, code, entry (strings), cases (a list of argument tuples), inplace (positions of arguments to hand
-    back), device ("cpu" or "cuda"), and poison: False leaves masked lanes 0, as the stock interpreter does.
+    back), device ("cpu" or "cuda"), poison: False leaves masked lanes 0, as the stock interpreter does, and simulate:
+    the AMD architecture to simulate instead of interpreting.
     """
     dual_mode.enable()
     torch.set_num_threads(1)
@@ -85,7 +88,7 @@ def _run_case(entry: Callable, args: tuple, payload: dict[str, Any]) -> dict[str
     allocations = guard.Allocations()
     with hooks.guard("record") as faults, hooks.poison(payload.get("poison", True)):
         evidence = Evidence(answer.filename(payload["number"]), faults)
-        with hooks.observe(evidence), allocations:
+        with _engine(payload.get("simulate")), hooks.observe(evidence), allocations:
             try:
                 result = entry(*given)
             except BaseException as error:  # SystemExit too
@@ -105,6 +108,11 @@ def _run_case(entry: Callable, args: tuple, payload: dict[str, Any]) -> dict[str
         "damage": [g.damage()[0] for g in guarded if g.damage()][:1],
         "modified": [_change(i, a, before[i], evidence) for i, a in enumerate(given) if _bits(a) != before[i]],
     }
+
+
+def _engine(simulate: str | None) -> contextlib.AbstractContextManager:
+    """What launches on CPU tensors run on: a simulated GPU, or as ever the interpreter."""
+    return using(simulate) if simulate else contextlib.nullcontext()
 
 
 def _bits(value: Any) -> bytes | None:
@@ -138,4 +146,5 @@ def _describe(error: BaseException, number: str) -> dict[str, Any]:
         raise error
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == answer.filename(number)]
     line = frames[-1].lineno if frames else None
-    return {"type": type(error).__name__, "message": str(error)[:2000], "line": line}
+    fault = isinstance(error, SimulationError) and not isinstance(error, NotImplementedError)
+    return {"fault": fault, "type": type(error).__name__, "message": str(error)[:2000], "line": line}

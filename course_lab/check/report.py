@@ -60,7 +60,8 @@ class Report:
 
     status: 'passed', 'failed' or 'not-attempted'.  cases: one result for each named case of the exercise.
     diagnosis: (code, sentence) of the likely mistake, None when there is none.  excerpt: the learner's line that broke.
-    printed: what the answer printed.  card: the AMD card of a right answer, when asked for.
+    printed: what the answer printed.  note: a quiet line on what the simulator says.
+    card: the AMD card of a right answer, when asked for.
     """
 
     number: str
@@ -70,6 +71,7 @@ class Report:
     diagnosis: Diagnosis | None = None
     excerpt: tuple[str, ...] = ()
     printed: str = ""
+    note: str = ""
     card: Card | None = field(default=None, compare=False)
 
     @property
@@ -106,6 +108,8 @@ class Report:
             lines += ["", f"Likely mistake: {self.diagnosis.code}", f"  {self.diagnosis.sentence}"]
         if self.printed:
             lines += ["", "Your code printed:", *("  " + line for line in self.printed.splitlines())]
+        if self.note:
+            lines += ["", self.note]
         if self.next_step:
             lines += ["", self.next_step]
         if self.card:
@@ -145,6 +149,8 @@ def _html(report: Report) -> str:
         parts.append(_div(f"Likely mistake: <b>{code}</b><br>{sentence}", "margin-top:6px"))
     if report.printed:
         parts += [_div("Your code printed:", f"margin-top:6px;{_QUIET}"), _pre(report.printed.splitlines())]
+    if report.note:
+        parts.append(_div(escape(report.note), f"margin-top:6px;{_QUIET}"))
     if report.next_step:
         parts.append(_div(escape(report.next_step), f"margin-top:6px;{_QUIET}"))
     return "\n".join([*parts, "</div>", report.card.html if report.card else ""]).rstrip()
@@ -184,6 +190,8 @@ def case_result(run: CaseRun, code: str, *, full: bool) -> CaseResult:
 def _details(run: CaseRun, code: str, full: bool) -> list[str]:
     if run.end is not None:
         return [run.end.error.message]
+    if run.seen["error"] and run.seen["error"]["fault"]:
+        return ["a fault of the machine code"]
     if run.seen["error"]:
         return [f"raised {run.seen['error']['type']}"]
     lines = [] if run.comparisons else [f"returned {run.seen['returned']}"]

@@ -52,6 +52,8 @@ SENTENCES = {
     "nondeterministic": "The same inputs gave two different results. Which memory is read before it was written?",
     "gpu-differs": "Right on the interpreter, wrong on {gpu}. Programs run at the same time there: "
     "does one read what another writes?",
+    "simulator-differs": "Right on the interpreter, wrong in the machine code of a simulated {gpu}. {why}",
+    "simulator-fault": "Right on the interpreter, refused in the machine code of a simulated {gpu}: {message}",
     "unknown": "The wrong elements fit no mistake that the check knows. Take the first one and follow it by hand: "
     "which program owns it, and what does that program load?",
 }

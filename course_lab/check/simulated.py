@@ -1,0 +1,109 @@
+"""A second opinion on an answer that the interpreter finds right: the same cases on a simulated AMD GPU.
+
+The machine code rounds where hardware rounds, fills masked lanes as hardware does, and all programs run at the same
+time.  So it can disagree with the interpreter, and then the reason is worth knowing.  What the simulator or the
+compiler cannot do says nothing about the answer: that is a quiet line.
+"""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from course_lab import sandbox
+from course_lab.amd.card import cards_of
+from course_lab.check import answer
+from course_lab.check.sentences import Diagnosis, diagnosis
+from course_lab.check.verdict import CaseRun
+
+ARCH = "gfx942"
+_SECONDS = 10.0
+_MEMORY = 2 << 30
+_MOST_CASES = 2
+_MOST_BYTES = 1 << 20  # of the arguments of a case
+
+
+@dataclass(frozen=True)
+class Opinion:
+    """runs: the cases that went wrong there. diagnosis: why, or None. note: one quiet line."""
+
+    runs: tuple[CaseRun, ...] = ()
+    diagnosis: Diagnosis | None = None
+    note: str = ""
+
+
+def second_opinion(payload: dict[str, Any], tree: ast.Module, runs: list[CaseRun]) -> Opinion:
+    """Run the smallest cases that need a kernel on the simulator.
+
+    payload: what the child got for the interpreter (its cases are replaced). runs: those that passed there.
+    """
+    gpu = cards_of(ARCH).split(",")[0]
+    again = [_on_simulator(run, gpu) for run in _smallest(runs)]
+    if not again:
+        return Opinion()
+    payload = {**payload, "cases": [run.args for run in again], "simulate": ARCH}
+    outcome = sandbox.run("course_lab.check.child:run_cases", payload, time_limit=_SECONDS, memory_limit=_MEMORY)
+    records = outcome.parts[1:]
+    done = [replace(run, seen=record) for run, record in zip(again, records)]
+    wrong = [run for run in done if _speaks(run) and not run.passed]
+    if wrong:
+        return Opinion(tuple(wrong), _reason(wrong[0], runs, tree, gpu))
+    silent = next((run.seen["error"]["message"] for run in done if run.seen["error"]), "")
+    if silent or len(done) < len(again):
+        why = (silent or outcome.error.message).partition(". ")[0]
+        return Opinion(note=f"Not tried on a simulated {gpu}: {why}.")
+    return Opinion(note=f"Right on a simulated {gpu} as well ({len(done)} of {len(runs)} cases tried).")
+
+
+def _on_simulator(run: CaseRun, gpu: str) -> CaseRun:
+    case = replace(run.case, name=f"{run.case.name}, on a simulated {gpu}")
+    return replace(run, case=case, seen=None, engine="simulator")
+
+
+def _smallest(runs: list[CaseRun]) -> list[CaseRun]:
+    """The smallest case of each dtype, the narrowest dtype first: there the rounding is."""
+    first: dict[torch.dtype, CaseRun] = {}
+    for run in sorted((run for run in runs if run.needs_kernel and run.own_launches), key=_bytes):
+        if _bytes(run) <= _MOST_BYTES:
+            first.setdefault(_dtype(run), run)
+    return sorted(first.values(), key=lambda run: _dtype(run).itemsize)[:_MOST_CASES]
+
+
+def _bytes(run: CaseRun) -> int:
+    return sum(value.nbytes for value in run.args if isinstance(value, torch.Tensor))
+
+
+def _dtype(run: CaseRun) -> torch.dtype:
+    dtypes = [value.dtype for value in run.args if isinstance(value, torch.Tensor)]
+    return next((dtype for dtype in dtypes if dtype.is_floating_point), dtypes[0] if dtypes else torch.float32)
+
+
+def _speaks(run: CaseRun) -> bool:
+    """False where the simulator or the compiler gave up, which is no fault of the answer."""
+    return run.seen["error"] is None or run.seen["error"]["fault"]
+
+
+# ---- why the two disagree --------------------------------------------------------------------------------------------
+
+
+def _reason(run: CaseRun, before: list[CaseRun], tree: ast.Module, gpu: str) -> Diagnosis:
+    if run.seen["error"]:
+        return diagnosis("simulator-fault", gpu=gpu, message=run.seen["error"]["message"])
+    return diagnosis("simulator-differs", gpu=gpu, why=_why(run, before, tree))
+
+
+def _why(run: CaseRun, before: list[CaseRun], tree: ast.Module) -> str:
+    unfilled = [line for one in before for launch in one.own_launches for line in launch["unfilled"]]
+    if both := answer.loaded_and_stored(tree):
+        return f"All programs run at the same time there: does one read from {both[0]} what another one writes?"
+    if _dtype(run) == torch.float32 and answer.calls(tree, "dot"):
+        return "There tl.dot keeps fewer bits of float32 unless it is told otherwise. Which of its arguments says so?"
+    if unfilled:
+        return f"Line {unfilled[0]} leaves masked lanes without a value, and nobody promises what they hold there."
+    if _dtype(run).itemsize < 4:
+        name = str(_dtype(run)).removeprefix("torch.")
+        return f"The machine rounds every {name} result, also those in between. Which of them should be float32?"
+    return "It adds in another order and rounds differently. Does a small rounding error grow somewhere?"

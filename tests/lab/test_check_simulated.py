@@ -1,0 +1,186 @@
+"""The second opinion: an answer that the interpreter finds right, on a simulated AMD GPU."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from small_exercises import DOUBLE, DOUBLE_SOLUTION, HINTS, vector
+
+from course_lab import sandbox
+from course_lab.check import child, grade, simulated
+from course_lab.exercise import Case, Exercise
+from course_lab.simulator import IllegalAccess, SimulationError, UnknownInstruction
+
+RUNNING_SUM = Exercise(
+    "91.8",
+    "Running sum",
+    2,
+    5,
+    "running_sum",
+    lambda x: x.cumsum(0),
+    (Case("8 elements", vector(8), 1e-5, 1e-5),),
+    HINTS,
+)
+# program p reads what program p - 1 wrote: right only where programs run one after the other
+CHAIN = """\
+@triton.jit
+def chain_kernel(x_ptr, y_ptr):
+    p = tl.program_id(0)
+    tl.store(y_ptr + p + 1, tl.load(y_ptr + p) + tl.load(x_ptr + p))
+
+
+def running_sum(x):
+    y = torch.zeros(len(x) + 1)
+    chain_kernel[(len(x),)](x, y)
+    return y[1:]
+"""
+SQUARE = Exercise(
+    number="91.9",
+    title="Square a matrix",
+    stars=2,
+    minutes=5,
+    entry="square",
+    reference=lambda x: (x.double() @ x.double()).float(),
+    cases=(Case("32 rows", lambda g: (torch.randn(32, 32, generator=g),), 1e-5, 1e-5),),
+    hints=HINTS,
+)
+SQUARE_SOLUTION = """\
+@triton.jit
+def square_kernel(x_ptr, y_ptr, N: tl.constexpr):
+    offs = tl.arange(0, N)[:, None] * N + tl.arange(0, N)[None, :]
+    x = tl.load(x_ptr + offs)
+    tl.store(y_ptr + offs, tl.dot(x, x, input_precision="ieee"))
+
+
+def square(x):
+    y = torch.empty_like(x)
+    square_kernel[(1,)](x, y, N=32)
+    return y
+"""
+
+
+def test_a_right_answer_is_right_in_the_machine_code_too():
+    report = grade(DOUBLE, DOUBLE_SOLUTION)
+    assert report.passed
+    assert report.note == "Right on a simulated MI300X as well (2 of 3 cases tried)."
+    assert report.note in str(report)
+    assert report.note in report._repr_html_()
+    assert len(report.cases) == len(DOUBLE.cases)
+
+
+def test_programs_that_wait_for_each_other_are_found_out():
+    report = grade(RUNNING_SUM, CHAIN)
+    assert report.status == "failed"
+    assert [(case.name, case.status) for case in report.cases] == [
+        ("8 elements", "passed"),
+        ("8 elements, on a simulated MI300X", "failed"),
+    ]
+    assert report.diagnosis.code == "simulator-differs"
+    assert "does one read from y_ptr what another one writes?" in report.diagnosis.sentence
+    assert "7 of 8 elements of the output are wrong" in str(report)
+
+
+def test_a_product_in_fewer_bits_is_found_out():
+    assert grade(SQUARE, SQUARE_SOLUTION).passed
+    report = grade(SQUARE, SQUARE_SOLUTION.replace(', input_precision="ieee"', ""))
+    assert report.diagnosis.code == "simulator-differs"
+    assert "tl.dot keeps fewer bits of float32" in report.diagnosis.sentence
+
+
+def test_a_wrong_answer_is_not_asked_about_again(monkeypatch):
+    monkeypatch.setattr(simulated, "second_opinion", lambda *_: pytest.fail("the interpreter has said enough"))
+    assert grade(DOUBLE, DOUBLE_SOLUTION.replace("x * 2", "x * 3")).status == "failed"
+
+
+def opinion(monkeypatch, outcome):
+    """The report on a right answer when the simulating child ends so; its records are made by `outcome`."""
+    real = sandbox.run
+
+    def run(job, payload, **options):
+        return outcome(payload) if payload.get("simulate") else real(job, payload, **options)
+
+    monkeypatch.setattr(sandbox, "run", run)
+    return grade(DOUBLE, DOUBLE_SOLUTION)
+
+
+def record(error: Exception) -> dict:
+    nothing = {"returned": "None", "outputs": [], "writers": [], "events": [], "launches": [], "overlap": None}
+    return {**nothing, "error": child._describe(error, "91.1"), "faults": [], "damage": [], "modified": []}
+
+
+class Instruction:
+    text, source = "v_new_f32 v0, v1", None
+
+
+@pytest.mark.parametrize("error", [UnknownInstruction(Instruction()), ValueError("the compiler gave up. Sorry.")])
+def test_what_the_simulator_cannot_do_is_a_quiet_line(monkeypatch, error):
+    def outcome(payload):
+        return sandbox.Outcome("ok", parts=({"error": None}, *(record(error) for _ in payload["cases"])))
+
+    report = opinion(monkeypatch, outcome)
+    assert report.passed
+    assert report.note.startswith("Not tried on a simulated MI300X: the ")
+    assert "v_new_f32" in report.note or report.note.endswith("the compiler gave up.")
+
+
+@pytest.mark.parametrize("status", ["timeout", "crash", "memory"])
+def test_a_simulating_child_that_dies_is_a_quiet_line(monkeypatch, status):
+    def outcome(payload):
+        return sandbox.Outcome(status, error=sandbox.Error("Error", "it died"), parts=({"error": None},))
+
+    report = opinion(monkeypatch, outcome)
+    assert report.passed
+    assert report.note == "Not tried on a simulated MI300X: it died."
+
+
+@pytest.mark.parametrize("error", [IllegalAccess("lane 5 loads element 9"), SimulationError("not all waves meet")])
+def test_a_fault_of_the_machine_code_is_told_in_its_sentence(monkeypatch, error):
+    def outcome(payload):
+        return sandbox.Outcome("ok", parts=({"error": None}, *(record(error) for _ in payload["cases"])))
+
+    report = opinion(monkeypatch, outcome)
+    assert report.status == "failed"
+    assert report.diagnosis.code == "simulator-fault"
+    assert str(error) in report.diagnosis.sentence
+    assert report.note == ""
+
+
+def test_one_right_case_does_not_hide_a_wrong_one(monkeypatch):
+    real = sandbox.run
+
+    def outcome(payload):
+        found = real("course_lab.check.child:run_cases", payload)
+        found.parts[2]["outputs"][0] += 1
+        return found
+
+    report = opinion(monkeypatch, outcome)
+    assert [case.name for case in report.cases if not case.passed] == [
+        "1000 elements, not a multiple, on a simulated MI300X"
+    ]
+
+
+def test_the_child_says_what_is_a_fault():
+    payload = {"number": "91.1", "code": DOUBLE_SOLUTION.replace("offs < n", "offs < n + 5"), "entry": "double"}
+    payload |= {"inplace": [], "device": "cpu", "cases": [(torch.ones(100),)], "simulate": "gfx942"}
+    outcome = sandbox.run("course_lab.check.child:run_cases", payload)
+    error = outcome.parts[1]["error"]
+    assert (error["type"], error["fault"]) == ("IllegalAccess", True)
+    assert "element 100 of" in error["message"]
+
+
+def test_every_dtype_has_its_smallest_case_and_none_is_large():
+    every = [("float32", 1000), ("float32", 600), ("bfloat16", 700), ("float16", 900), ("float32", 1 << 20)]
+    cases = tuple(Case(f"{n} {name}", vector(n, getattr(torch, name)), 1e-2, 1e-2) for name, n in every)
+    report = grade(replace(DOUBLE, cases=cases), DOUBLE_SOLUTION)
+    assert report.note.endswith("(2 of 5 cases tried).")
+    runs = simulated_cases(replace(DOUBLE, cases=cases))
+    assert [run.case.name for run in simulated._smallest(runs)] == ["700 bfloat16", "900 float16"]
+    assert [run.case.name for run in simulated._smallest(runs[:3])] == ["700 bfloat16", "600 float32"]
+    assert simulated._smallest(runs[4:]) == []
+
+
+def simulated_cases(exercise):
+    from course_lab.check.grading import make_runs
+
+    launched = {"launches": [{"mine": True}], "error": None}
+    return [replace(run, seen=launched) for run in make_runs(exercise)]
