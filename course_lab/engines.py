@@ -1,6 +1,7 @@
 """The engines of this machine: what can run a kernel here.
 
-The *interpreter* and the AMD *compiler* work on every machine with Triton; a *GPU* is used when there is one.
+The *interpreter*, the AMD *compiler* and the *simulator* work on every machine with Triton; a *GPU* is used when there
+is one.
 """
 
 from __future__ import annotations
@@ -43,7 +44,8 @@ def device() -> str:
 
 def active() -> dict[str, bool]:
     """Each engine by name, and whether this machine has it."""
-    return {"interpreter": dual_mode.is_interpreting(), "AMD compiler": True, "GPU": gpu() is not None}
+    found = {"interpreter": dual_mode.is_interpreting(), "AMD compiler": True, "simulator": True}
+    return {**found, "GPU": gpu() is not None}
 
 
 def describe() -> str:
@@ -54,6 +56,7 @@ def describe() -> str:
         f"Triton {triton.__version__}, PyTorch {torch.__version__}",
         "interpreter   numbers, and every load and store, on this CPU",
         "AMD compiler  the machine code for MI300X, RX 7900 and others, on this CPU",
+        "simulator     that machine code executed on this CPU: numbers to the last bit, and counts",
         f"GPU           {found}",
     ]
     if dual_mode.env_interpret():

@@ -113,6 +113,10 @@ class Frame:
         """The (first) instruction of the step."""
         return self.instructions[0]
 
+    def mentions(self, text: str) -> bool:
+        """Whether the line of the kernel or an instruction of the frame contains this text."""
+        return text in self.code or any(text in instruction.text for instruction in self.instructions)
+
     @cached_property
     def sentence(self) -> str:
         """What happens here, in one or two sentences."""
@@ -154,15 +158,16 @@ class Walk(Sequence):
     def __iter__(self) -> Iterator[Frame]:
         return iter(self.frames)
 
-    def only(self, text: str) -> Walk:
-        """The frames of the lines of the kernel, or of the instructions, that contain `text`.
+    def only(self, *texts: str) -> Walk:
+        """The frames whose line of the kernel, or an instruction of theirs, contains one of these texts.
 
         Raises:
             ValueError: there are none.
         """
-        found = tuple(f for f in self.frames if text in f.code or any(text in i.text for i in f.instructions))
+        found = tuple(frame for frame in self.frames if any(frame.mentions(text) for text in texts))
         if not found:
-            raise ValueError(f"no step of {self.name} comes from a line, or is an instruction, that contains {text!r}")
+            said = " or ".join(map(repr, texts))
+            raise ValueError(f"no step of {self.name} comes from a line, or is an instruction, that contains {said}")
         return dataclasses.replace(self, frames=found)
 
     @property

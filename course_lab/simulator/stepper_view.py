@@ -70,10 +70,10 @@ def _svg_strip(reading: Reading, on: np.ndarray, changed: np.ndarray) -> str:
         parts.append(f'<path d="{d}" class="off"/>')
     if changed.any():
         parts.append(f'<path d="{_runs(changed, cell, 18, 2)}" fill="{style.PALETTE[1]}"/>')
-    tip = ", ".join(f"{i}: {reading.texts[i]}" for i in np.flatnonzero(on & ~reading.unknown))
+    tip = ", ".join(f"{i}: {reading.texts[i]}" for i in np.flatnonzero(on & ~reading.unknown) if reading.texts)
     return (
         f'<svg width="{_WIDTH + 2}" height="21" viewBox="-1 0 {_WIDTH + 2} 21" role="img" '
-        f'aria-label="{lanes} lanes"><title>{escape(tip)}</title>{"".join(parts)}'
+        f'aria-label="{lanes} lanes">{f"<title>{escape(tip)}</title>" if tip else ""}{"".join(parts)}'
         f'<rect x="-.5" y=".5" width="{_WIDTH + 1}" height="{_HEIGHT - 1}" class="rim"/></svg>'
     )
 
@@ -113,7 +113,7 @@ def _masks(frame: Frame) -> Iterator[tuple[str, np.ndarray]]:
 
 
 def _mask_reading(mask: np.ndarray) -> Reading:
-    return Reading(mask.astype(float), tuple("on" if bit else "off" for bit in mask), np.zeros(len(mask), bool))
+    return Reading(mask.astype(float), (), np.zeros(len(mask), bool))
 
 
 def _scalar_text(scalar: Scalar) -> str:
@@ -149,7 +149,8 @@ def _state_lines(frame: Frame, indent: str) -> Iterator[str]:
     for scalar in frame.scalars:
         yield f"{indent}{scalar.name:>5} {'=' if scalar.written else ' '} {_scalar_text(scalar)}"
     for name, mask in _masks(frame):
-        yield f"{indent}{name:>5}   {''.join('█' if bit else '·' for bit in mask)}  {int(mask.sum())} of {len(mask)}"
+        bits = "" if mask.all() else "".join("█" if bit else "·" for bit in mask) + "  "
+        yield f"{indent}{name:>5}   {bits}{int(mask.sum())} of {len(mask)} lanes"
 
 
 def _more(count: int, indent: str, what: str) -> Iterator[str]:

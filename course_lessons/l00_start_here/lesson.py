@@ -23,7 +23,7 @@ import triton
 import triton.language as tl
 
 import course_lab
-from course_lab import amd_report, bench, check, engines, hardware, model, progress, trace
+from course_lab import amd_report, bench, check, engines, hardware, model, progress, simulator, trace
 
 print(engines.describe())
 
@@ -168,7 +168,50 @@ for card in (report, radeon):
     print(f"{card.arch}: {card.num_warps} waves of {card.limits.wave_size} lanes, {card.instructions} instructions")
 
 # %% [markdown]
-# ## Engine 3: a GPU, if there is one
+# ## Engine 3: the simulator
+#
+# You have read what an MI300X would execute. What would come out? The course can execute those instructions too. Its
+# **simulator** holds the registers of every lane and the memory of the GPU as arrays on your CPU, and does to them what
+# each instruction says. `simulate` takes what a launch takes:
+
+# %%
+y_simulated = torch.empty_like(x)
+run = simulator.simulate(scale_kernel, grid, (x, y_simulated, 3.0, 576), BLOCK=256, arch="gfx942")
+print("right:             ", torch.equal(y_simulated, 3.0 * x))
+print("as interpreted:    ", torch.equal(y_simulated, y))
+
+# %% [markdown]
+# Now watch it at work. `step` follows one wave of one program. Program 2 owns the tail, and its wave 0 holds all of the
+# 64 elements that are left. Here is what that wave does in the three instructions that you have just found in the
+# listing: load, multiply, store. **Scroll sideways** for the next one:
+
+# %% tags=["nbval-ignore-output"]
+walk = simulator.step(scale_kernel, grid, (x, y, 3.0, 576), BLOCK=256, arch="gfx942", program=(2,))
+work = walk.only("buffer_", "global_", "v_mul_", "v_pk_mul_")
+assert [touch.tensor for frame in work for touch in frame.touches] == ["x_ptr", "y_ptr"]
+work
+
+# %% [markdown]
+# Each strip is a register: 64 cells, one for each lane. The larger the number, the stronger the colour. A line below a
+# cell means that this step changed it. EXEC says which lanes take part. Point at a strip to read all of its numbers:
+# the multiplication makes each three times as large. (`walk.slider()` shows the whole walk with a slider.)
+#
+# What does the mask do to a wave that owns nothing? Wave 1 of the same program would write elements 576 to 639:
+
+# %% tags=["nbval-ignore-output"]
+idle = simulator.step(scale_kernel, grid, (x, y, 3.0, 576), BLOCK=256, arch="gfx942", program=(2,), wave=1)
+store = idle.only("tl.store")[-1]
+assert not store.touches[0].active.any()
+print(store)
+
+# %% [markdown]
+# It runs through the same instructions, and its store touches nothing: the mask has put an impossible offset into every
+# lane.
+#
+# The simulator counts what it does, and it stops at the first illegal access, as the interpreter does. But it has no
+# clock. It cannot say how long anything takes.
+#
+# ## Engine 4: a GPU, if there is one
 #
 # Only a GPU can tell how *fast* a kernel is. With an AMD or NVIDIA GPU in this machine the next cell times the
 # kernel. Without one it says so. What you can always know is a **lower bound**: a kernel cannot be faster than memory
@@ -200,14 +243,15 @@ except bench.NothingToTime as refusal:
 # %% [markdown]
 # ### What each engine can tell you
 #
-# | question | interpreter | AMD compiler | GPU |
-# |---|---|---|---|
-# | are the numbers right? | yes | – | yes |
-# | which program touched which element? | yes | – | – |
-# | was anything out of bounds? | yes, with the line | – | rarely |
-# | how many registers, how wide are the loads? | – | yes | – |
-# | does it compile for an MI300X, an RX 9070? | – | yes | only for itself |
-# | how fast is it? | never | a lower bound | yes |
+# | question | interpreter | AMD compiler | simulator | GPU |
+# |---|---|---|---|---|
+# | are the numbers right? | yes | – | yes, rounded as in the machine | yes |
+# | which program touched which element? | yes | – | – | – |
+# | was anything out of bounds? | yes, with the line | – | yes, with lane and line | rarely |
+# | how many registers, how wide are the loads? | – | yes | – | – |
+# | what does each instruction do? | – | it names them | yes, lane by lane | – |
+# | does it compile for an MI300X, an RX 9070? | – | yes | it needs the compiler | only for itself |
+# | how fast is it? | never | a lower bound | never | yes |
 #
 # ## How exercises work
 #
@@ -220,8 +264,8 @@ except bench.NothingToTime as refusal:
 #
 # You fill in the lines that are missing and press Shift + Enter. Your answer runs in a process of its own, on several
 # cases with memory guarded on both sides. It may loop for ever, crash or ask for all of your memory: the notebook
-# survives, and nothing you wrote is lost. Then you get a report. Here is one, for an answer to exercise 0.2 that is
-# *wrong*.
+# survives, and nothing you wrote is lost. A right answer also runs on a simulated MI300X, and if its machine code
+# disagrees, you learn why. Then you get a report. Here is one, for an answer to exercise 0.2 that is *wrong*.
 #
 # **Read it, and find out what is wrong before you look at the explanation.**
 
@@ -281,4 +325,4 @@ progress()
 #   of them
 # - **register**, **VGPR**: where a lane keeps a value while it computes
 # - **gfx942**, **gfx1100**: the compiler's names for the MI300X's and the RX 7900's architecture
-# - **interpreter**, **AMD compiler**, **GPU**: the engines of the course
+# - **interpreter**, **AMD compiler**, **simulator**, **GPU**: the engines of the course

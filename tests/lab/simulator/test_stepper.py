@@ -168,6 +168,8 @@ def test_a_part_of_a_walk_is_a_walk():
     part = walk()[3:6]
     assert [frame.number for frame in part] == [3, 4, 5]
     assert "3 steps" in str(part)
+    loads, stores = walk().only("_load_"), walk().only("tl.store")
+    assert len(walk().only("_load_", "tl.store")) == len({f.number for f in (*loads, *stores)})
     assert part._repr_html_().count('class="frame"') == 3
 
 
