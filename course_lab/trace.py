@@ -20,6 +20,7 @@ from course_kernels._triton import hooks
 from course_kernels._triton.hooks import Access
 from course_lab import hardware, style
 from course_lab.draw import Picture, Piece, program_map
+from course_lab.draw.layout import Layout, span
 
 MAX_LANES = 1 << 22  # lanes whose accesses are kept, in one `with` block; the ledger counts on
 
@@ -50,8 +51,7 @@ class _Counts:
 
     @classmethod
     def of(cls, name: str, tensor: torch.Tensor) -> _Counts:
-        span = 1 + sum(st * (n - 1) for st, n in zip(tensor.stride(), tensor.shape)) if tensor.numel() else 0
-        return cls(name, tensor, *(np.zeros(span, kind) for kind in (np.uint32, np.uint32, np.int32, np.bool_)))
+        return cls(name, tensor, *(np.zeros(span(tensor), kind) for kind in (np.uint32, np.uint32, np.int32, np.bool_)))
 
     def add(self, access: Access, program: int) -> None:
         elements = access.elements[access.mask]
@@ -239,8 +239,7 @@ class TracedLaunch:
             ValueError: no such tensor or kind, or nothing was recorded for it.
         """
         tensor = tensor or self._default_tensor()
-        if tensor not in self._counts:
-            raise ValueError(f"{self.name} has no tensor {tensor!r}; it has {', '.join(self._counts)}")
+        layout = Layout.of(self.tensor(tensor))
         if kind not in (None, "load", "store", "atomic"):
             raise ValueError(f"kind must be 'load', 'store' or 'atomic', got {kind!r}")
         kinds = [a.kind for a in self.accesses if a.tensor == tensor]
@@ -248,9 +247,47 @@ class TracedLaunch:
         chosen = [a for a in self.accesses if a.tensor == tensor and a.kind == kind]
         verb = {"load": "loads from", "store": "stores to", "atomic": "atomics on"}[kind]
         note = f" (first {len(self.accesses):,} accesses only)" if self.left_out else ""
-        layout = _Layout.of(self._counts[tensor].tensor)
         pieces = _pieces(chosen, layout, _dimensions(self.grid))
         return program_map(layout.shape, pieces, f"{self.name}: {verb} {tensor}{note}")
+
+    def tensor(self, name: str) -> torch.Tensor:
+        """The tensor given for a kernel argument.
+
+        Raises:
+            ValueError: the launch has no tensor of this name; the message lists those that it has.
+        """
+        if name not in self._counts:
+            raise ValueError(f"{self.name} has no tensor {name!r}; it has {', '.join(self._counts)}")
+        return self._counts[name].tensor
+
+    def times(self, tensor: str, kind: str = "load") -> np.ndarray:
+        """How often each element was read (kind 'load') or written ('store'); an atomic does both.
+
+        Returns:
+            uint32, indexed by the element's offset from the tensor's first; a strided tensor has gaps.
+
+        Raises:
+            ValueError: no such tensor or kind.
+        """
+        self.tensor(tensor)
+        if kind not in ("load", "store"):
+            raise ValueError(f"kind must be 'load' or 'store', got {kind!r}")
+        return self._counts[tensor].reads if kind == "load" else self._counts[tensor].writes
+
+    def by_program(self, tensor: str, kind: str = "load") -> dict[tuple[int, int, int], list[Access]]:
+        """The accesses of this kind to a tensor, in order, of each program that has any; in the order of the grid.
+
+        Raises:
+            ValueError: no such tensor, or no such access was recorded.
+        """
+        self.tensor(tensor)
+        found: dict[tuple[int, int, int], list[Access]] = {}
+        for access in self.accesses:
+            if access.tensor == tensor and access.kind == kind:
+                found.setdefault(access.program, []).append(access)
+        if not found:
+            raise ValueError(f"{self.name}: no {kind} of {tensor} was recorded")
+        return dict(sorted(found.items(), key=lambda item: item[0][::-1]))  # x counts fastest
 
     def _default_tensor(self) -> str:
         stored = [a.tensor for a in self.accesses if a.kind != "load" and a.tensor]
@@ -339,35 +376,6 @@ class _Observer:
 # ---- accesses as pieces of a picture ---------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Layout:
-    """How element offsets become rows and columns: `swapped` when rows, not columns, lie side by side in memory."""
-
-    shape: tuple[int, ...]
-    step: int  # elements from one row to the next
-    swapped: bool = False
-
-    @classmethod
-    def of(cls, tensor: torch.Tensor) -> _Layout:
-        span = 1 + sum(st * (n - 1) for st, n in zip(tensor.stride(), tensor.shape)) if tensor.numel() else 0
-        rows = tensor.flatten(0, -2) if tensor.dim() > 2 and tensor.is_contiguous() else tensor
-        if rows.dim() != 2 or 1 in rows.shape:
-            return cls((span,), max(span, 1))
-        (n_rows, n_columns), (row_step, column_step) = rows.shape, rows.stride()
-        if column_step == 1 and row_step >= n_columns:
-            return cls((n_rows, n_columns), row_step)
-        if row_step == 1 and column_step >= n_rows:
-            return cls((n_rows, n_columns), column_step, swapped=True)
-        return cls((span,), max(span, 1))
-
-    def place(self, elements: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Row and column of each element; with one dimension the row is 0."""
-        if len(self.shape) == 1:
-            return np.zeros_like(elements), elements
-        major, minor = np.divmod(elements, self.step)
-        return (minor, major) if self.swapped else (major, minor)
-
-
 def _dimensions(grid: tuple[int, int, int]) -> int:
     """How many of the grid's three dimensions are in use."""
     return max((i + 1 for i, size in enumerate(grid) if size > 1), default=1)
@@ -377,7 +385,7 @@ def _grid(grid: tuple[int, int, int]) -> str:
     return " x ".join(map(str, grid[: _dimensions(grid)]))
 
 
-def _pieces(accesses: list[Access], layout: _Layout, dimensions: int) -> list[Piece]:
+def _pieces(accesses: list[Access], layout: Layout, dimensions: int) -> list[Piece]:
     by_program: dict[tuple[int, int, int], list[Access]] = {}
     for access in accesses:
         by_program.setdefault(access.program, []).append(access)
@@ -390,7 +398,7 @@ def _pieces(accesses: list[Access], layout: _Layout, dimensions: int) -> list[Pi
     return pieces
 
 
-def _masked_runs(name: str, accesses: list[Access], layout: _Layout) -> list[Piece]:
+def _masked_runs(name: str, accesses: list[Access], layout: Layout) -> list[Piece]:
     """Where masked lanes point to, as far as that lies outside the tensor."""
     places: set[tuple[int, int]] = set()
     for access in accesses:
@@ -406,7 +414,7 @@ def _masked_runs(name: str, accesses: list[Access], layout: _Layout) -> list[Pie
     return _runs(name, rows, columns, masked=True)
 
 
-def _lane_places(lanes: np.ndarray, layout: _Layout) -> tuple[np.ndarray, np.ndarray]:
+def _lane_places(lanes: np.ndarray, layout: Layout) -> tuple[np.ndarray, np.ndarray]:
     """Row and column of every lane, where lanes past a row's end stay in that row instead of entering the next."""
     lines = lanes.reshape(-1, lanes.shape[-1]) if lanes.ndim else lanes.reshape(1, 1)
     if len(layout.shape) == 1 or layout.swapped:

@@ -7,6 +7,7 @@ from course_lab.draw.bars import bytes_bar
 from course_lab.draw.lanes import cache_lines, lanes
 from course_lab.draw.program_map import Piece, program_map
 from course_lab.draw.reduction import reduction
+from course_lab.draw.reuse import reuse_map
 from course_lab.draw.roofline import Point, roofline
 from course_lab.draw.svg import Picture
 
@@ -19,5 +20,6 @@ __all__ = [
     "lanes",
     "program_map",
     "reduction",
+    "reuse_map",
     "roofline",
 ]

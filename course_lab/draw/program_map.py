@@ -56,7 +56,7 @@ def program_map(shape: Sequence[int], pieces: Iterable[Piece], title: str) -> sv
         raise ValueError(f"{title}: no program touched it, so there is nothing to draw")
     pieces = stack_rows(pieces)
     programs = list(dict.fromkeys(piece.program for piece in pieces))
-    shown = _select(pieces, programs)
+    shown = _select(pieces, programs, flat=len(shape) == 1)
     canvas = svg.Canvas()
     size = " x ".join(map(str, shape))
     canvas.text(10, 18, f"{title} ({size} elements, {_count(len(programs), 'program')})", "b")
@@ -72,6 +72,9 @@ def _legend(shown: list[Piece], programs: list[str]) -> list[tuple[str, str]]:
         entries = [*entries[:2], (svg.colour(2), "and so on, colours repeat")]
     if any(piece.masked for piece in shown):
         entries.append(("hatch", "masked off: not touched"))
+    left_out = len(programs) - len({piece.program for piece in shown})
+    if left_out:
+        entries.append(("", f"{_count(left_out, 'program')} left out"))
     return entries
 
 
@@ -95,9 +98,10 @@ def stack_rows(pieces: list[Piece]) -> list[Piece]:
     return sorted(done + list(open_.values()), key=lambda p: (order[p.program], p.row, p.start))
 
 
-def _select(pieces: list[Piece], programs: list[str]) -> list[Piece]:
-    """The pieces of the first and the last programs when there are too many to see."""
-    if len(programs) > _MOST_PROGRAMS and len(pieces) > 3 * _MOST_PROGRAMS or len(pieces) > _MOST_PIECES:
+def _select(pieces: list[Piece], programs: list[str], flat: bool) -> list[Piece]:
+    """The pieces of the first and the last programs when there are too many to see; a grid has room for more."""
+    crowded = flat and len(programs) > _MOST_PROGRAMS and len(pieces) > 3 * _MOST_PROGRAMS
+    if crowded or len(pieces) > _MOST_PIECES:
         head = _MOST_PROGRAMS * 2 // 3
         wanted = {*programs[:head], *programs[-(_MOST_PROGRAMS - head) :]}
         pieces = [piece for piece in pieces if piece.program in wanted]

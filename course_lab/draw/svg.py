@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from html import escape
 
@@ -117,17 +118,30 @@ class Canvas:
         self.parts.append(f"<rect {where} {paint}>{tip}</rect>" if tip else f"<rect {where} {paint}/>")
         self.grow(y + height + 1)
 
-    def legend(self, y: float, entries: list[tuple[str, str]]) -> float:
-        """A line of small swatches; each entry is (colour or "hatch", words). Gives the y below it."""
+    def region(self, boxes: Iterable[tuple[float, float, float, float]], fill: str, title: str, opacity: float) -> None:
+        """Many rectangles (x, y, width, height) as one shape without a rim, with one tooltip."""
+        boxes = list(boxes)
+        d = "".join(f"M{number(x)} {number(y)}h{number(w)}v{number(h)}h{number(-w)}z" for x, y, w, h in boxes)
+        tip = f"<title>{escape(title)}</title>"
+        self.parts.append(f'<path d="{d}" fill="{fill}" fill-opacity="{opacity:g}">{tip}</path>')
+        self.grow(max((y + h for _, y, _, h in boxes), default=0) + 1)
+
+    def legend(self, y: float, entries: list[tuple[str, str]] | list[tuple[str, str, float]]) -> float:
+        """A line of small swatches. Gives the y below it.
+
+        Each entry is (colour, words) or (colour, words, opacity); "hatch" and "rim" are swatches too, "" is none.
+        """
         x = 10.0
-        for fill, words in entries:
+        for fill, words, *opacity in entries:
             needed = 18 + text_width(words) + 14
             if x > 10 and x + needed > self.width:
                 x, y = 10.0, y + 17
             if fill == "hatch":
                 self.hatch(x, y, 12, 10)
-            else:
-                self.box(x, y, 12, 10, fill)
+            elif fill == "rim":
+                self.outline(x, y, 12, 10, "a")
+            elif fill:
+                self.box(x, y, 12, 10, fill, "", *opacity)
             self.text(x + 18, y + 9, words, "q")
             x += needed
         return y + 18

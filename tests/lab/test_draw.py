@@ -102,6 +102,14 @@ def test_the_roofline_says_which_roof_and_how_near():
         draw.roofline([draw.Point("nothing", 0, 0)])
 
 
+def test_a_grid_shows_all_its_tiles_and_says_what_it_leaves_out():
+    def tiles(side):
+        return [draw.Piece(f"({i}, {j})", j, j + 1, i, i + 1) for i in range(side) for j in range(side)]
+
+    assert draw.program_map((7, 7), tiles(7), "x").svg.count("program (") == 7 * 7 + 2  # two in the legend
+    assert "390 programs left out" in draw.program_map((20, 20), tiles(20), "x").svg
+
+
 def test_text_is_escaped():
     canvas = Canvas()
     canvas.text(1, 10, "a < b & c")
