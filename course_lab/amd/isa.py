@@ -73,7 +73,7 @@ _KINDS: tuple[tuple[str, str], ...] = (
 KINDS: tuple[str, ...] = (*(name for name, _ in _KINDS), "other")
 _COMPILED_KINDS = tuple((name, re.compile(pattern)) for name, pattern in _KINDS)
 
-_TWO_AT_ONCE = re.compile(r"ds_(read2|write2|load_2addr|store_2addr)")
+TWO_AT_ONCE = re.compile(r"ds_(read2|write2|load_2addr|store_2addr)")
 _WIDTHS = (
     (re.compile(r"dwordx(\d+)"), 32),
     (re.compile(r"dword"), 0),
@@ -89,7 +89,7 @@ _WIDTHS = (
 
 def width(mnemonic: str) -> int:
     """Bits that each lane moves with a memory instruction, or 0 when the mnemonic does not say."""
-    times = 2 if _TWO_AT_ONCE.match(mnemonic) else 1
+    times = 2 if TWO_AT_ONCE.match(mnemonic) else 1
     for pattern, unit in _WIDTHS:
         if found := pattern.search(mnemonic):
             return times * (unit * int(found[1]) if unit > 0 else -unit or 32)

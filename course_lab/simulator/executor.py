@@ -111,8 +111,10 @@ class Executor:
         self.executed[block] += waves
         self._left -= waves * code.length
         if self._left < 0:
+            program = faults.program_name(self.waves.programs[self.waves.window.start])
             raise faults.SimulationError(
-                f"the launch does not end: the budget of instructions is spent{faults.at_line(code.last)}. "
+                f"program {program} of the launch does not end: more than the {self._budget:,} instructions that were "
+                f"left for its batch are spent{faults.at_line(code.last)}. "
                 "Look for a loop whose condition never becomes false, or raise max_instructions."
             )
 
@@ -153,7 +155,7 @@ class Executor:
         self._check_meeting(ready, waiting)
         state[waiting & ready[:, None]] = _RUNNING
         if self.waves.lds is not None:
-            self.waves.lds.barrier(ready)
+            self.waves.lds.barrier(self.waves, ready)
 
     def _check_meeting(self, ready: np.ndarray, waiting: np.ndarray) -> None:
         """All waves of a workgroup must wait at the same barrier, and none may have ended before it."""
@@ -166,10 +168,10 @@ class Executor:
             group = int(odd.argmax())
             program = faults.program_name(self.waves.programs[group * self.waves.waves_per_group])
             places = sorted({int(b) for b in block[group][waiting[group]]})
-            lines = {faults.at_line(self.code[b - 1].last).strip() for b in places}
+            lines = [faults.at_line(self.code[b - 1].last).strip() or "a barrier" for b in places]
+            ended = int((~waiting[group]).sum())
+            have = f", and {ended} of its {len(waiting[group])} waves {'has' if ended == 1 else 'have'} ended"
             raise faults.SimulationError(
-                f"not all waves of program {program} reach the same barrier: "
-                f"some wait at {' and '.join(sorted(lines))}, "
-                f"{int((~waiting[group]).sum())} of {self.waves.waves_per_group} have ended. "
-                "A barrier must not stand in a branch that only some threads take."
+                f"not all waves of program {program} reach the same barrier: some wait at {' and at '.join(lines)}"
+                f"{have if ended else ''}. A barrier must not stand in a branch that only some threads take."
             )

@@ -7,7 +7,6 @@ import linecache
 import numpy as np
 
 from course_kernels._triton.hooks import OutOfBoundsError
-from course_lab.simulator.memory import Region, Span
 from course_lab.simulator.program import Decoded
 
 
@@ -58,7 +57,7 @@ def illegal_access(
     wave, lane = (int(i) for i in np.argwhere(illegal)[0])
     lanes = int(illegal.sum())
     return IllegalAccess(
-        f"{describe_lane(w, wave, lane)} {kind}s {_place(w, int(address[wave, lane]))}"
+        f"{describe_lane(w, wave, lane)} {kind}s {place(w, int(address[wave, lane]), width)}"
         f"{'' if lanes == 1 else f' ({lanes} lanes)'}{at_line(instruction)}, by `{instruction.text}`. "
         "Give this access a mask that switches those lanes off."
     )
@@ -67,22 +66,20 @@ def illegal_access(
 def _allowed(w, address: np.ndarray, width: int) -> np.ndarray:
     allowed = np.zeros(address.shape, bool)
     for region in w.memory.regions:
-        offset = address - region.base
-        for span in region.spans:
-            allowed |= (offset >= span.start) & (offset + width <= span.stop)
+        allowed |= region.holds(address - region.base, width)
     return allowed
 
 
-def _place(w, address: int) -> str:
+def place(w, address: int, width: int = 1) -> str:
+    """`element 7 of x_ptr`, and what is wrong with it where it is none of the tensor's elements."""
     region = w.memory.region_of(address)
     if region is None or not region.spans:
         return f"address {address:#x}, which belongs to no tensor of this launch"
-    span = _nearest(region, address - region.base)
-    element = span.element(address - region.base)
-    size = (span.stop - span.start) // span.itemsize
-    where = "before the start" if element < 0 else "past the end"
-    return f"element {element} of {span.name}, {where} of its {size} elements"
-
-
-def _nearest(region: Region, offset: int) -> Span:
-    return min(region.spans, key=lambda span: max(span.start - offset, offset - span.stop, 0))
+    offset = address - region.base
+    span = region.span_at(offset)
+    element = span.element(offset)
+    if region.holds(np.array([offset]), width)[0]:
+        return f"element {element} of {span.name}"
+    inside = 0 <= element < span.element(span.stop)
+    where = "before the start" if element < 0 else "between the rows" if inside else "past the end"
+    return f"element {element} of {span.name}, {where} of its {span.size} elements"

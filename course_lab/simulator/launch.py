@@ -17,10 +17,12 @@ from course_kernels._triton import dual_mode
 from course_lab import hardware
 from course_lab.amd import compiler
 from course_lab.simulator import program as programs
+from course_lab.simulator.checks import Checks, poison
 from course_lab.simulator.executor import Executor
 from course_lab.simulator.memory import ARGUMENTS, GlobalMemory, LocalData, Scratch
 from course_lab.simulator.numbers import U8, U32
 from course_lab.simulator.operands import M0, TTMP
+from course_lab.simulator.profile import Profile
 from course_lab.simulator.program import Argument, Program
 from course_lab.simulator.run import Run
 from course_lab.simulator.state import Waves
@@ -36,6 +38,8 @@ def simulate(
     *,
     arch: str = "gfx942",
     profile: bool = True,
+    checks: bool = True,
+    outputs: Iterable[str] = (),
     max_instructions: int = MAX_INSTRUCTIONS,
     **kwargs: Any,
 ) -> Run:
@@ -46,7 +50,10 @@ def simulate(
         grid: one to three numbers of programs, or a function of the arguments that gives them.
         args: the arguments of the launch; tensors on the CPU.
         arch: gfx90a, gfx942, gfx950, gfx1100 or gfx1201.
-        profile: count instructions, bytes and cache lines (`Run.profile`).
+        profile: count bytes, cache lines, bank conflicts and active lanes (see `Run`).
+        checks: look for races, shared stores and the like (see `Run.notes`); illegal accesses raise in any case.
+        outputs: tensor arguments that the kernel only writes. They are filled with NaN (or the largest integer) first,
+            and `Run.notes` tells which elements were read before they were written, or never written.
         max_instructions: give up after so many wave-instructions.
         kwargs: keyword arguments of the launch: constexprs, num_warps, num_stages, ...
 
@@ -56,7 +63,17 @@ def simulate(
         SimulationError: an unknown instruction, a barrier not reached by all waves, an endless loop.
     """
     compiled, grid, values = prepare(kernel, grid, args, arch, kwargs)
-    return execute(compiled, grid, values, profile=profile, max_instructions=max_instructions)
+    for name in outputs:
+        poison(name, values.get(name))
+    return execute(
+        compiled,
+        grid,
+        values,
+        profile=profile,
+        checks=checks,
+        outputs=outputs,
+        max_instructions=max_instructions,
+    )
 
 
 def prepare(
@@ -101,6 +118,8 @@ def execute(
     values: dict[str, Any],
     *,
     profile: bool = True,
+    checks: bool = True,
+    outputs: Iterable[str] = (),
     max_instructions: int = MAX_INSTRUCTIONS,
     only: Iterable[tuple[int, int, int]] | None = None,
     executor: Callable[[Program, Waves, int], Executor] = Executor,
@@ -108,6 +127,7 @@ def execute(
     """Execute compiled code on a grid.
 
     Args:
+        profile, checks, outputs, max_instructions: as in `simulate`, but nothing is filled.
         values: its run-time arguments by name, tensors on the CPU.
         only: the programs to run; None: the whole grid.
         executor: makes what runs a batch of waves; one that watches them, for instance.
@@ -115,7 +135,13 @@ def execute(
     program = programs.parse(compiled.asm)
     memory = GlobalMemory()
     arguments = _argument_segment(program, memory, grid, values, compiled.num_warps)
-    run = Run(compiled, program, grid, profile)
+    run = Run(
+        compiled,
+        program,
+        grid,
+        Profile(program) if profile else None,
+        Checks(program, memory, grid, outputs) if checks else None,
+    )
     per_group = compiled.num_warps
     groups = max(1, _BATCH_BYTES // _group_bytes(program, compiled))
     numbers = iter(only or (place[::-1] for place in itertools.product(*(range(n) for n in grid[::-1]))))
@@ -126,6 +152,9 @@ def execute(
         waves.lds = LocalData(len(batch), compiled.lds)
         waves.scratch = Scratch(waves.count * waves.lanes, program.scratch) if program.scratch else None
         waves.profile = run.profile
+        waves.watchers = run.watchers
+        if run.checks:
+            run.checks.begin(waves, compiled.lds)
         batch_executor = executor(program, waves, budget)
         batch_executor.run()
         run.add(batch_executor)

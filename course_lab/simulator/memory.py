@@ -8,7 +8,9 @@ one a lane.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -59,6 +61,37 @@ class Bytes:
             view[index + word] = value.astype(view.dtype, copy=False)
 
 
+class Shadow:
+    """Remembers something about the bytes of a region: a cell for each 16 of them, for fewer once accesses ask for it.
+
+    Cells are 0 at first. Cells as wide as the accesses make an access one cell, which is what makes this cheap.
+    """
+
+    def __init__(self, size: int, kind: type, unit: int = 16):
+        self.unit = unit
+        self.cells = np.zeros(-(-size // unit) + 1, kind)
+
+    def at(self, offset: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:
+        """(array, index): array[index] are the cells of `width` bytes at each offset, along a last axis if several."""
+        common = int(np.bitwise_or.reduce(offset, axis=None)) | width
+        self.split(common & -common)
+        index = offset >> (self.unit.bit_length() - 1)
+        several = width // self.unit
+        return self.cells, index if several == 1 else index[..., None] + np.arange(several)
+
+    def split(self, unit: int) -> None:
+        """Go on with cells of at most `unit` bytes, a power of two."""
+        if unit < self.unit:
+            self.cells = np.repeat(self.cells, self.unit // unit)
+            self.unit = unit
+
+    def within(self, span: Span) -> np.ndarray:
+        """The cells of a tensor's elements, one an element: its first."""
+        self.split(span.itemsize)
+        first = (span.start + np.flatnonzero(span.exists()) * span.itemsize) // self.unit
+        return self.cells[first]
+
+
 @dataclass(frozen=True)
 class Span:
     """The bytes of one tensor within its region: from `start` to `stop`, in elements of `itemsize` bytes."""
@@ -67,20 +100,41 @@ class Span:
     start: int
     stop: int
     itemsize: int
-    element_strides: tuple[int, ...] = ()
+    strides: tuple[int, ...] = ()
     shape: tuple[int, ...] = ()
+
+    @property
+    def size(self) -> int:
+        """Number of elements, gaps not counted."""
+        return math.prod(self.shape)
 
     @property
     def dense(self) -> bool:
         """No gaps between the first byte and the last."""
-        return self.stop - self.start == self.itemsize * int(np.prod(self.shape, dtype=np.int64))
+        own = math.prod(n for n, stride in zip(self.shape, self.strides) if stride)
+        return self.stop - self.start <= self.itemsize * own
 
     def element(self, offset: int) -> int:
         """The element that a byte of the region belongs to, counted from the tensor's first; may lie outside."""
         return (offset - self.start) // self.itemsize
 
+    def has(self, offset: int) -> bool:
+        """Whether a byte of the region is one of the tensor's, and not in a gap."""
+        rest = self.element(offset)
+        if not 0 <= offset - self.start < self.stop - self.start:
+            return False
+        for stride, n in sorted(zip(self.strides, self.shape), reverse=True):
+            rest -= min(rest // stride, n - 1) * stride if stride else 0
+        return rest == 0
 
-@dataclass
+    def exists(self) -> np.ndarray:
+        """Which places between the first element and the last belong to the tensor."""
+        real = torch.zeros((self.stop - self.start) // self.itemsize, dtype=torch.bool)
+        torch.as_strided(real, self.shape, self.strides).fill_(True)
+        return real.numpy()
+
+
+@dataclass(eq=False)
 class Region:
     """One storage: its bytes, its first address, and the tensors in it."""
 
@@ -88,9 +142,36 @@ class Region:
     bytes: Bytes
     spans: list[Span] = field(default_factory=list)
 
+    @property
+    def unit(self) -> int:
+        """Bytes of the smallest element."""
+        return min((span.itemsize for span in self.spans), default=1)
+
+    def span_at(self, offset: int) -> Span:
+        """The tensor that an access at this offset means: the first that has it, else the nearest."""
+        distance = lambda span: max(span.start - offset, offset + 1 - span.stop, 0)  # noqa: E731
+        return min(self.spans, key=lambda span: (not span.has(offset), distance(span)))
+
     def allows(self, low: int, high: int) -> bool:
-        """Whether one tensor holds all bytes from `low` to `high` (exclusive)."""
-        return any(span.start <= low and high <= span.stop for span in self.spans)
+        """Whether one tensor without gaps holds all bytes from `low` to `high` (exclusive)."""
+        return any(span.start <= low and high <= span.stop and span.dense for span in self.spans)
+
+    def holds(self, offset: np.ndarray, width: int) -> np.ndarray:
+        """Whether all of the `width` bytes at each offset belong to tensors, and not to the gaps between their rows."""
+        inside = (offset >= 0) & (offset + width <= self.bytes.u8.size)
+        cells, index = self._real.at(np.where(inside, offset, 0), width)
+        real = cells[index]
+        return inside & (real.all(axis=-1) if real.ndim > offset.ndim else real)
+
+    @cached_property
+    def _real(self) -> Shadow:
+        """Which elements of the storage belong to a tensor."""
+        real = Shadow(self.bytes.u8.size, np.bool_, self.unit)
+        for span in self.spans:
+            places = np.repeat(span.exists(), span.itemsize // self.unit)
+            first = span.start // self.unit
+            real.cells[first : first + places.size] |= places
+        return real
 
 
 class GlobalMemory:
@@ -135,7 +216,7 @@ class GlobalMemory:
         return self.regions[number] if 0 <= number < len(self.regions) else None
 
     def whole(self, low: int, high: int) -> Region | None:
-        """The region if all bytes from `low` to `high` are allowed and lie in one."""
+        """The region if all bytes from `low` to `high` (exclusive) are those of one tensor without gaps."""
         region = self.region_of(low)
         return region if region and region.allows(low - region.base, high - region.base) else None
 
@@ -191,8 +272,10 @@ class LocalData(Pieces):
     def piece(self, w) -> np.ndarray:
         return w.group
 
-    def barrier(self, groups: np.ndarray) -> None:
+    def barrier(self, w, groups: np.ndarray) -> None:
         """The waves of these workgroups have met: what they wrote before is there for all."""
+        for watcher in w.watchers:
+            watcher.barrier(groups)
 
 
 class Scratch(Pieces):

@@ -13,6 +13,27 @@ from course_lab.simulator.operands import EXEC, SCALARS
 POISON = np.uint32(0x7FBADBAD)  # a NaN as a float, far out as an index: what registers hold before they are written
 
 
+class Watcher:
+    """Is told of what the waves do before it happens; these methods do nothing.
+
+    offset: of each lane in the region, int64 [wave, lane]; address: the same in LDS. lanes: those that take part,
+    None for all; what the others' numbers are is of no use. width: bytes a lane. words: what is stored, by 4 bytes.
+    """
+
+    def load(self, w: Waves, instruction, region, offset, lanes, width: int) -> None: ...
+    def store(self, w: Waves, instruction, region, offset, lanes, width: int, words) -> None: ...
+    def atomic(self, w: Waves, instruction, region, offset, lanes, width: int) -> None: ...
+    def local_load(self, w: Waves, instruction, address, lanes, width: int) -> None: ...
+    def local_store(self, w: Waves, instruction, address, lanes, width: int) -> None: ...
+    def local_atomic(self, w: Waves, instruction, address, lanes, width: int) -> None: ...
+
+    def illegal(self, w: Waves, instruction, kind: str, address, lanes, width: int) -> None:
+        """A "load", "store" or "update" of global memory that is about to fail; `address` counts from nowhere."""
+
+    def barrier(self, groups: np.ndarray) -> None:
+        """The waves of these workgroups, bool [workgroup of the batch], have met."""
+
+
 class Waves:
     """All waves of the workgroups that run together, and the window of them that executes now.
 
@@ -29,6 +50,7 @@ class Waves:
         self._exec = np.ones((waves, lanes), bool)
         self._s[:, EXEC:] = 0xFFFFFFFF if lanes == 64 else (0xFFFFFFFF, 0)
         self.memory = self.lds = self.scratch = self.profile = None
+        self.watchers: tuple[Watcher, ...] = ()
         self.programs = np.zeros((waves, 3), np.int64)
         self.select(None)
 

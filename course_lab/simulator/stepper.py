@@ -28,7 +28,7 @@ from course_lab.simulator.instructions import Target, build
 from course_lab.simulator.memory import GlobalMemory
 from course_lab.simulator.operands import EXEC, M0, NULL, TTMP, VCC, Operand
 from course_lab.simulator.program import Decoded, Program, is_control
-from course_lab.simulator.state import Waves
+from course_lab.simulator.state import Watcher, Waves
 
 LIMIT = 5000  # instructions of one wave; a walk that nobody would read to its end
 _NO_RESULT = re.compile(r"ds_(write|store)|\w+_store_|s_cmp|s_bitcmp|v_cmp|s_cbranch|s_branch")
@@ -232,7 +232,11 @@ def step(
     if not 0 <= wave < compiled.num_warps:
         raise ValueError(f"a program has {compiled.num_warps} waves (num_warps), numbered from 0; got wave={wave}")
     recorder = _Recorder(wave, limit, values, compiled.sources)
-    note = recorder.run(lambda: launch.execute(compiled, sizes, _copies(values), only=[place], executor=recorder.make))
+    note = recorder.run(
+        lambda: launch.execute(
+            compiled, sizes, _copies(values), profile=False, checks=False, only=[place], executor=recorder.make
+        )
+    )
     walk = Walk(compiled.name, arch, place, wave, recorder.finished(), recorder.program.instructions, note)
     return by_line(walk) if by == "line" else walk
 
@@ -245,24 +249,6 @@ def _copies(values: dict[str, Any]) -> dict[str, Any]:
 
 class _Enough(Exception):
     """The wave has taken as many steps as were asked for."""
-
-
-class _WatchedLds:
-    """LDS, telling the recorder of each access."""
-
-    def __init__(self, lds: Any, note: Callable[..., None]):
-        self._lds, self._note = lds, note
-
-    def read(self, w: Waves, instruction: Decoded, address, width: int, active=None):
-        self._note(w, "load", address, width, active)
-        return self._lds.read(w, instruction, address, width, active)
-
-    def write(self, w: Waves, instruction: Decoded, address, words, width: int, active=None) -> None:
-        self._note(w, "store", address, width, active)
-        self._lds.write(w, instruction, address, words, width, active)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._lds, name)
 
 
 class _WatchingExecutor(Executor):
@@ -286,8 +272,8 @@ class _Before:
 
 
 @dataclass
-class _Recorder:
-    """Takes down what one wave does; `waves.profile` and a watched LDS tell it of accesses to memory."""
+class _Recorder(Watcher):
+    """Takes down what one wave does; as a watcher it is told of accesses to memory."""
 
     wave: int
     limit: int
@@ -314,7 +300,7 @@ class _Recorder:
     def make(self, program: Program, waves: Waves, budget: int) -> Executor:
         self.program, self._memory = program, waves.memory
         self._owners = np.full(-(-waves.lds.size // 4), -1, np.int16)
-        waves.profile, waves.lds = self, _WatchedLds(waves.lds, self._lds_access)
+        waves.watchers = (self,)
         return _WatchingExecutor(program, waves, budget, self)
 
     def watched(self, instruction: Decoded, step: Callable | None) -> Callable[[Waves], None]:
@@ -341,10 +327,29 @@ class _Recorder:
 
     # ---- told by the executor
 
-    def block(self, *_: Any) -> None:
-        """Part of what `waves.profile` must have; a walk does not count."""
+    def load(self, w: Waves, instruction: Decoded, region, offset, lanes, width: int) -> None:
+        self._access(w, "load", offset + region.base, lanes, width)
 
-    def global_access(self, w: Waves, instruction: Decoded, kind: str, address, active, width: int, *_: Any) -> None:
+    def store(self, w: Waves, instruction: Decoded, region, offset, lanes, width: int, words) -> None:
+        self._access(w, "store", offset + region.base, lanes, width)
+
+    def atomic(self, w: Waves, instruction: Decoded, region, offset, lanes, width: int) -> None:
+        self._access(w, "atomic", offset + region.base, lanes, width)
+
+    def illegal(self, w: Waves, instruction: Decoded, kind: str, address, lanes, width: int) -> None:
+        self._access(w, "atomic" if kind == "update" else kind, address, lanes, width)
+
+    def local_load(self, w: Waves, instruction: Decoded, address, lanes, width: int) -> None:
+        self._lds_access(w, "load", address, width, lanes)
+
+    def local_store(self, w: Waves, instruction: Decoded, address, lanes, width: int) -> None:
+        self._lds_access(w, "store", address, width, lanes)
+
+    def local_atomic(self, w: Waves, instruction: Decoded, address, lanes, width: int) -> None:
+        self._note_owners(w, address, lanes, width)
+        self._lds_access(w, "atomic", address, width, lanes)
+
+    def _access(self, w: Waves, kind: str, address, active, width: int) -> None:
         found = self._mine(w, address, active)
         if found is None:
             return
@@ -359,8 +364,6 @@ class _Recorder:
         self.touches.append(Touch(kind, "memory", lanes.copy(), on.copy(), width, name, elements, dtype))
 
     def _lds_access(self, w: Waves, kind: str, address, width: int, active) -> None:
-        active = w.mask if active is None else active
-        address = np.broadcast_to(address, (w.size, w.lanes))
         if kind == "store":
             self._note_owners(w, address, active, width)
         found = self._mine(w, address, active)

@@ -90,14 +90,23 @@ def build(name: str, instruction: Decoded, target: Target) -> Step:
     def run(w):
         where, inside = address(w)
         active = _active_lanes(w, inside)
-        read = lambda at, lane: global_memory.read(w, instruction, at, lane, 4 * words)  # noqa: E731
-        write = lambda at, lane, new: global_memory.write(w, instruction, at, lane, new, 4 * words)  # noqa: E731
+        _announce(w, instruction, where, active, 4 * words)
+        read = lambda at, lane: global_memory.read(w, instruction, at, lane, 4 * words, ())  # noqa: E731
+        write = lambda at, lane, new: global_memory.write(w, instruction, at, lane, new, 4 * words, ())  # noqa: E731
         old = _take_turns(w, w.full(where), active, data.index, words, kind, compare, read, write)
         if returns:
             for place in range(words):
                 w.write(w.V[result.index + place], old[place])
 
     return run
+
+
+def _announce(w, instruction: Decoded, address, active, width: int) -> None:
+    """Tell the watchers once, however many turns the lanes take."""
+    if w.watchers and active.any():
+        for region, offset, lanes in global_memory.pieces(w, instruction, "update", w.full(address), active, width):
+            for watcher in w.watchers:
+                watcher.atomic(w, instruction, region, offset, lanes, width)
 
 
 def _kind(kind: str, wide: bool):
@@ -168,6 +177,8 @@ def _local(name: str, instruction: Decoded) -> Step:
         read = lambda at, lanes: w.lds.read(w, instruction, at, 4, lanes)  # noqa: E731
         write = lambda at, lanes, new: w.lds.write(w, instruction, at, new, 4, lanes)  # noqa: E731
         active = _active_lanes(w, None)
+        for watcher in w.watchers:
+            watcher.local_atomic(w, instruction, address, active, 4)
         old = _take_turns(w, address, active, data.index, 1, _CHANGES[kind], False, read, write)
         if returns:
             w.write(w.V[instruction.operands[0].index], old[0])

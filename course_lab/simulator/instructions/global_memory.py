@@ -152,74 +152,78 @@ def _active(w: Waves, inside: np.ndarray | None) -> np.ndarray | None:
     return inside if w.mask is None else inside & w.mask
 
 
-def checked(w: Waves, instruction: Decoded, kind: str, address: np.ndarray, active, width: int):
-    """The region and the offsets in it, with lanes that do not take part moved to a harmless place; else an error."""
+def _one_region(w: Waves, address: np.ndarray, active, width: int):
+    """The region that all active lanes go to, and the offsets in it; lanes that are off get one that is harmless."""
     if active is not None:
         address = np.where(active, address, address.flat[active.argmax()])
     low, high = int(address.min()), int(address.max()) + width
     region = w.memory.whole(low, high)
-    if region is None:
-        return None, address
-    return region.bytes, address - region.base
+    if region is not None:
+        return region, address - region.base
+    region = w.memory.region_of(low)
+    if region is not None and region.holds(offset := address - region.base, width).all():
+        return region, offset
+    return None, address
 
 
-def read(
-    w: Waves, instruction: Decoded, address: np.ndarray, active: np.ndarray | None, width: int
-) -> list[np.ndarray]:
-    """The words that the active lanes read; what the others get is of no use."""
-    if active is not None and not active.any():
-        return [np.zeros((w.size, w.lanes), U32)] * max(1, width // 4)
-    address = w.full(address)
-    if w.profile is not None:
-        w.profile.global_access(w, instruction, "load", address, active, width)
-    memory, offset = checked(w, instruction, "load", address, active, width)
-    if memory is not None:
-        return memory.gather(offset, width)
-    words = [np.zeros(address.shape, U32) for _ in range(max(1, width // 4))]
-    for memory, lanes, offset in _by_region(w, instruction, "load", address, active, width):
-        for word, value in zip(words, memory.gather(offset, width)):
-            word[lanes] = value
-    return words
-
-
-def write(w: Waves, instruction: Decoded, address: np.ndarray, active, words: list[np.ndarray], width: int) -> None:
-    """Store the words of the active lanes."""
-    if active is not None and not active.any():
-        return
-    address = w.full(address)
-    if w.profile is not None:
-        w.profile.global_access(w, instruction, "store", address, active, width)
-    memory, offset = checked(w, instruction, "store", address, active, width)
-    words = [w.full(word) for word in words]
-    pieces = (
-        _by_region(w, instruction, "store", address, active, width)
-        if memory is None
-        else [(memory, slice(None) if active is None else active, None)]
-    )
-    for memory, lanes, at in pieces:
-        at = offset[lanes].reshape(-1) if at is None else at
-        memory.scatter(at, [word[lanes].reshape(-1) for word in words], width)
-
-
-def _by_region(w: Waves, instruction: Decoded, kind: str, address, active, width: int):
-    """Lanes that go to different tensors, a tensor at a time.
+def pieces(w: Waves, instruction: Decoded, kind: str, address, active, width: int):
+    """Lanes that go to different storages, a storage at a time: (region, offset [wave, lane], which lanes).
 
     Raises:
         IllegalAccess: a lane goes to none.
     """
+    region, offset = _one_region(w, address, active, width)
+    if region is not None:
+        return [(region, offset, active)]
     active = np.ones(address.shape, bool) if active is None else active
     left = active.copy()
-    pieces = []
+    found = []
     for region in w.memory.regions:
-        for span in region.spans:
-            offset = address - region.base
-            lanes = left & (offset >= span.start) & (offset + width <= span.stop)
-            if lanes.any():
-                pieces.append((region.bytes, lanes, offset[lanes]))
-                left &= ~lanes
+        offset = address - region.base
+        lanes = left & region.holds(offset, width)
+        if lanes.any():
+            found.append((region, offset, lanes))
+            left &= ~lanes
     if left.any():
+        for watcher in w.watchers:
+            watcher.illegal(w, instruction, kind, address, active, width)
         raise faults.illegal_access(w, instruction, kind, address, active, width)
-    return pieces
+    return found
+
+
+def read(
+    w: Waves, instruction: Decoded, address: np.ndarray, active: np.ndarray | None, width: int, watchers=None
+) -> list[np.ndarray]:
+    """The words that the active lanes read; what the others get is of no use. watchers: w.watchers unless given."""
+    if active is not None and not active.any():
+        return [np.zeros((w.size, w.lanes), U32)] * max(1, width // 4)
+    watchers = w.watchers if watchers is None else watchers
+    found = pieces(w, instruction, "load", w.full(address), active, width)
+    for region, offset, lanes in found:
+        for watcher in watchers:
+            watcher.load(w, instruction, region, offset, lanes, width)
+    region, offset, lanes = found[0]
+    if len(found) == 1:
+        return region.bytes.gather(offset, width)
+    words = [np.zeros(offset.shape, U32) for _ in range(max(1, width // 4))]
+    for region, offset, lanes in found:
+        for word, value in zip(words, region.bytes.gather(offset[lanes], width)):
+            word[lanes] = value
+    return words
+
+
+def write(
+    w: Waves, instruction: Decoded, address: np.ndarray, active, words: list[np.ndarray], width: int, watchers=None
+) -> None:
+    """Store the words of the active lanes. watchers: w.watchers unless given."""
+    if active is not None and not active.any():
+        return
+    words = [w.full(word) for word in words]
+    for region, offset, lanes in pieces(w, instruction, "store", w.full(address), active, width):
+        for watcher in w.watchers if watchers is None else watchers:
+            watcher.store(w, instruction, region, offset, lanes, width, words)
+        chosen = slice(None) if lanes is None else lanes
+        region.bytes.scatter(offset[chosen].reshape(-1), [word[chosen].reshape(-1) for word in words], width)
 
 
 def _load(instruction: Decoded, address: Address, width: int, write_registers) -> Step:
@@ -251,6 +255,8 @@ def _load_to_lds(instruction: Decoded, address: Address, width: int) -> Step:
         if inside is not None:
             words = [np.where(inside, word, U32(0)) for word in words]
         place = (w.S[:, M0 : M0 + 1] & U32(0x3FFFF)).astype(I64) + constant + np.arange(w.lanes) * width
+        for watcher in w.watchers:
+            watcher.local_store(w, instruction, place, w.mask, width)
         w.lds.write(w, instruction, place, words, width)
 
     return run
@@ -282,13 +288,23 @@ def _scalar_words(w: Waves, instruction: Decoded, address: np.ndarray, width: in
     address = np.where(live, address, address[live.argmax()])[:, None]
     region = w.memory.whole(int(address.min()), int(address.max()) + width)
     if region is None:
-        pieces = _by_region(w, instruction, "load", address, None, width)
         words = [np.zeros(address.shape, U32) for _ in range(max(1, width // 4))]
-        for memory, waves, offset in pieces:
-            for word, value in zip(words, memory.gather(offset, width)):
-                word[waves] = value
+        for region, offset, lanes in pieces(w, instruction, "load", address, None, width):
+            lanes = slice(None) if lanes is None else lanes
+            for word, value in zip(words, region.bytes.gather(offset[lanes], width)):
+                word[lanes] = value
         return [word[:, 0] for word in words]
     return [word[:, 0] for word in region.bytes.gather(address - region.base, width)]
 
 
-__all__ = ["build", "buffer_address", "flat_address", "read", "register_reader", "register_writer", "width_of", "write"]
+__all__ = [
+    "build",
+    "buffer_address",
+    "flat_address",
+    "pieces",
+    "read",
+    "register_reader",
+    "register_writer",
+    "width_of",
+    "write",
+]

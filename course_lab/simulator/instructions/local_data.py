@@ -48,6 +48,19 @@ def _address(operand: Operand) -> values.Reader:
     return lambda w: w.full(read(w).astype(I64))
 
 
+def _load(w, instruction: Decoded, address: np.ndarray, width: int) -> list[np.ndarray]:
+    for watcher in w.watchers:
+        watcher.local_load(w, instruction, address, w.mask, width)
+    return w.lds.read(w, instruction, address, width)
+
+
+def store(w, instruction: Decoded, address: np.ndarray, words: list[np.ndarray], width: int) -> None:
+    """Write the words of the active lanes to LDS."""
+    for watcher in w.watchers:
+        watcher.local_store(w, instruction, address, w.mask, width)
+    w.lds.write(w, instruction, address, words, width)
+
+
 def _read(instruction: Decoded, offsets: list[int], width: int, filling: str, target: Target) -> Step:
     result, where = instruction.operands
     address = _address(where)
@@ -59,7 +72,7 @@ def _read(instruction: Decoded, offsets: list[int], width: int, filling: str, ta
 
     def run(w):
         base = address(w)
-        found = [w.lds.read(w, instruction, base + offset, width) for offset in offsets]
+        found = [_load(w, instruction, base + offset, width) for offset in offsets]
         for write, value in zip(writers, found):
             write(w, value)
 
@@ -74,7 +87,7 @@ def _write(instruction: Decoded, offsets: list[int], width: int, filling: str) -
     def run(w):
         base = address(w)
         for offset, read in zip(offsets, readers):
-            w.lds.write(w, instruction, base + offset, read(w), width)
+            store(w, instruction, base + offset, read(w), width)
 
     return run
 
@@ -92,7 +105,7 @@ def _transposing_read(suffix: str, instruction: Decoded, target: Target) -> Step
     from_lane, from_place = (16 // elements) * place + lane // elements, lane % elements
 
     def run(w):
-        low, high = w.lds.read(w, instruction, address(w) + offset, 8)
+        low, high = _load(w, instruction, address(w) + offset, 8)
         read = np.stack([low, high], axis=-1).view(kind).reshape(w.size, w.lanes // 16, 16, elements)
         turned = np.ascontiguousarray(read[:, :, from_lane, from_place]).view(U32).reshape(w.size, w.lanes, 2)
         w.write(w.V[result.index], turned[..., 0])

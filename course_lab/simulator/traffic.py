@@ -1,0 +1,89 @@
+"""What one access costs in memory: segments and cache lines of global memory, cycles of the LDS's banks.
+
+Global memory: the lanes of a wave that fall into one segment of 64 bytes (what HBM delivers at once) or one line of 128
+bytes (what the L2 keeps) are served together.
+
+LDS: 32 banks of 4 bytes, so 128 bytes a cycle.  A wave's access goes in phases whose lanes together ask for 128 bytes;
+lanes of a phase that want different words of one bank wait for each other, lanes that want the same word do not.
+Phases are of 32 lanes for 4 bytes a lane, 16 for 8, 8 for 16; neighbouring lanes, but for the reads of 16 bytes.
+Source: "Understanding AMD GPU LDS and Bank Conflicts" (Composable Kernel's documentation), which gives the phases of
+16 bytes; those of 4 and 8 follow from 128 bytes a cycle.  gfx950's LDS, which reads twice as fast, is counted alike.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+
+SEGMENT, LINE = 64, 128
+BANKS = 32
+
+
+def pieces_touched(address: np.ndarray, lanes: np.ndarray | None, width: int, size: int) -> np.ndarray:
+    """How many pieces of `size` bytes each wave's access touches.
+
+    Args:
+        address: int64 [wave, lane]. lanes: which of them count, None for all. width: bytes a lane.
+    """
+    if lanes is not None:
+        return _touched_in_part(address, lanes, width, size)
+    step = address[:, 1:] - address[:, :-1]
+    if (step == width).all():  # neighbouring lanes side by side: only the ends matter
+        return (address[:, -1] + (width - 1)) // size - address[:, 0] // size + 1
+    return _touched(address if (step >= 0).all() else np.sort(address, axis=1), width, size)
+
+
+def _touched(rising: np.ndarray, width: int, size: int) -> np.ndarray:
+    first, last = rising // size, (rising + (width - 1)) // size
+    new = last[:, 1:] - np.maximum(first[:, 1:] - 1, last[:, :-1])
+    return last[:, 0] - first[:, 0] + 1 + new.sum(axis=1)
+
+
+def _touched_in_part(address: np.ndarray, lanes: np.ndarray, width: int, size: int) -> np.ndarray:
+    """A lane that does not count is put where the wave's highest one is, which adds no piece."""
+    highest = np.where(lanes, address, -1).max(axis=1)
+    filled = np.where(lanes, address, highest[:, None])
+    return np.where(highest < 0, 0, pieces_touched(filled, None, width, size))
+
+
+# ---- LDS -------------------------------------------------------------------------------------------------------------
+
+
+@cache
+def phases(lanes: int, width: int, reads: bool) -> np.ndarray:
+    """The lanes that are served together: int [phase, lane of the phase]."""
+    together = max(8, min(32, 128 // max(width, 4)))
+    order = np.arange(lanes)
+    if (
+        together == 8 and reads and lanes == 64
+    ):  # 0 to 3 with 20 to 23, 4 to 7 with 16 to 19, 8 to 11 with 28 to 31, ...
+        quads = [quad + half for half in (0, 8) for pair in ((0, 5), (1, 4), (2, 7), (3, 6)) for quad in pair]
+        order = order.reshape(16, 4)[quads].reshape(-1)
+    return order.reshape(-1, together)
+
+
+def bank_cycles(address: np.ndarray, lanes: np.ndarray | None, width: int, reads: bool) -> np.ndarray:
+    """Cycles of each phase, int64 [wave, phase]: 1 without a conflict, 0 where no lane counts.
+
+    Args:
+        address: int64 [wave, lane], in bytes. lanes: which of them count, None for all. width: bytes a lane.
+    """
+    groups = phases(address.shape[1], width, reads)
+    word = (address >> 2)[:, groups].reshape(-1, groups.shape[1])  # [wave and phase, lane]
+    if lanes is not None:
+        word, used = _only(word, lanes[:, groups].reshape(word.shape))
+    words = (word[..., None] + np.arange(max(1, width // 4))).reshape(len(word), -1)
+    words.sort(axis=1)
+    distinct = np.ones(words.shape, bool)
+    distinct[:, 1:] = words[:, 1:] != words[:, :-1]
+    bank = words % BANKS + BANKS * np.arange(len(words))[:, None]
+    counts = np.bincount(bank[distinct], minlength=BANKS * len(words)).reshape(-1, BANKS)
+    cycles = counts.max(axis=1)
+    return (cycles if lanes is None else np.where(used, cycles, 0)).reshape(len(address), -1)
+
+
+def _only(word: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Lanes that do not count ask for the word of the phase's first that does; and which phases have any."""
+    first = np.take_along_axis(word, counts.argmax(axis=1)[:, None], axis=1)
+    return np.where(counts, word, first), counts.any(axis=1)
