@@ -44,6 +44,43 @@ def _settle(product, addend, total) -> np.ndarray:
     return np.where(lost == 0, total, np.nextafter(total, toward)).astype(F32)
 
 
+def fma64(a, b, c) -> np.ndarray:
+    """a * b + c of float64 with one rounding (Boldo and Melquiond, "Emulation of FMA and correctly rounded sums")."""
+    high, low = _exact_product(a, b)
+    middle, rest = _exact_sum(c, low)
+    total, error = _exact_sum(high, middle)
+    result = total + _sum_to_odd(rest, error)
+    ordinary = np.isfinite(result) & (result != 0)  # else the sign of zero, infinity and NaN are those of plain steps
+    return np.where(ordinary, result, a * b + c)
+
+
+def _exact_sum(a, b):
+    """The rounded sum and what its rounding cut off."""
+    total = a + b
+    part = total - a
+    return total, (a - (total - part)) + (b - part)
+
+
+def _exact_product(a, b):
+    """The rounded product and what its rounding cut off (Dekker): each factor is split into two of 26 bits."""
+    product = np.multiply(a, b)
+    (a_high, a_low), (b_high, b_low) = (_split(x) for x in (a, b))
+    return product, ((a_high * b_high - product) + a_high * b_low + a_low * b_high) + a_low * b_low
+
+
+def _split(x):
+    spread = x * 134217729.0  # 2**27 + 1
+    high = spread - (spread - x)
+    return high, x - high
+
+
+def _sum_to_odd(a, b):
+    """a + b; where it is not exact, of its two neighbours the one whose last bit is 1."""
+    total, error = _exact_sum(a, b)
+    even = (np.asarray(total).view(I64) & 1) == 0
+    return np.where((error != 0) & even, np.nextafter(total, np.where(error > 0, np.inf, -np.inf)), total)
+
+
 def fma16(a, b, c) -> np.ndarray:
     """a * b + c of float16 with one rounding: sums that float64 cannot hold are far from halfway between float16s."""
     return (np.multiply(a, b, dtype=F64) + c).astype(F16)

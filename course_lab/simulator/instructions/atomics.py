@@ -21,6 +21,10 @@ def _of(kind, compute):
     return lambda old, new: np.asarray(compute(old.view(kind), new.view(kind))).view(old.dtype)
 
 
+def _signed(compute, old, new):
+    return _of(I32 if old.dtype == U32 else I64, compute)(old, new)
+
+
 def _pairs(add):
     """Two 16-bit numbers in a word."""
 
@@ -55,10 +59,12 @@ _CHANGES = {
     "min": np.minimum,
     "max_u32": np.maximum,
     "min_u32": np.minimum,
-    "smax": _of(I32, np.maximum),
-    "smin": _of(I32, np.minimum),
+    "smax": lambda old, new: _signed(np.maximum, old, new),
+    "smin": lambda old, new: _signed(np.minimum, old, new),
     "max_i32": _of(I32, np.maximum),
     "min_i32": _of(I32, np.minimum),
+    "max_i64": _of(I64, np.maximum),
+    "min_i64": _of(I64, np.minimum),
     "add_f32": _of(F32, np.add),
     "max_f32": _of(F32, larger),
     "min_f32": _of(F32, smaller),
@@ -67,6 +73,7 @@ _CHANGES = {
     "pk_add_f16": _pairs(_add_half),
     "pk_add_bf16": _pairs(_add_bf16),
 }
+_WIDE = {"add", "sub", "and", "or", "xor", "swap", "umax", "umin", "max", "min", "smax", "smin", "max_i64", "min_i64"}
 
 
 def build(name: str, instruction: Decoded, target: Target) -> Step:
@@ -74,11 +81,10 @@ def build(name: str, instruction: Decoded, target: Target) -> Step:
     if name.startswith("ds_"):
         return _local(name, instruction)
     space, kind, bits, x2 = re.match(r"(global|buffer|flat)_atomic_(\w+?)(?:_(?:b|u)(32|64))?(_x2)?$", name).groups()
-    wide = bool(x2) or bits == "64"
+    wide = bool(x2) or bits == "64" or kind.endswith("_i64")
     kind, compare = _kind(kind, wide)
-    returns = any(flag in instruction.modifiers for flag in ("sc0", "glc")) or (
-        instruction.modifiers.get("th") == "TH_ATOMIC_RETURN"
-    )
+    modifiers = instruction.modifiers
+    returns = "sc0" in modifiers or "glc" in modifiers or str(modifiers.get("th")).endswith("_RETURN")
     operands = instruction.operands
     if space == "buffer":
         address, data, result = global_memory.buffer_address(instruction), operands[0], operands[0]
@@ -113,7 +119,7 @@ def _kind(kind: str, wide: bool):
     """The change and False, or None and True for compare-and-swap."""
     if kind == "cmpswap":
         return None, True
-    if kind not in _CHANGES or wide and kind not in ("add", "and", "or", "xor", "swap", "umax", "umin", "max", "min"):
+    if kind not in _CHANGES or wide and kind not in _WIDE:
         raise NotInTable(kind)
     return _CHANGES[kind], False
 

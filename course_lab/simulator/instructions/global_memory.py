@@ -13,7 +13,7 @@ import numpy as np
 
 from course_lab.simulator import faults, values
 from course_lab.simulator.instructions.common import NotInTable, Step, Target
-from course_lab.simulator.numbers import I32, I64, U16, U32
+from course_lab.simulator.numbers import I32, I64, U8, U16, U32
 from course_lab.simulator.operands import M0, NULL, Operand
 from course_lab.simulator.program import Decoded
 from course_lab.simulator.state import Waves
@@ -268,6 +268,7 @@ def _scalar_load(name: str, instruction: Decoded, target: Target) -> Step:
     width = {"dword": 4, "b32": 4, "u16": 2, "i16": 2, "u8": 1, "i8": 1}.get(suffix) or (
         int(suffix.removeprefix("dwordx")) * 4 if suffix.startswith("dwordx") else int(suffix[1:]) // 8
     )
+    signed = {"i8": (U8, np.int8), "i16": (U16, np.int16)}.get(suffix)
     first = values.scalar_reader(base, "i64")
     offsets = [values.scalar_reader(one, "i64" if one.is_constant else "u32") for one in offset]
     constant = instruction.modifiers.get("offset", 0)
@@ -277,6 +278,8 @@ def _scalar_load(name: str, instruction: Decoded, target: Target) -> Step:
         for one in offsets:
             address = address + one(w).astype(I64)
         words = _scalar_words(w, instruction, np.broadcast_to(address, w.size), width)
+        if signed:
+            words = [words[0].astype(signed[0]).view(signed[1]).astype(I32).view(U32)]
         for place, word in enumerate(words):
             w.write_scalar(w.S[:, result.index + place], word)
 

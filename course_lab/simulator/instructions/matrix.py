@@ -12,14 +12,15 @@ from collections.abc import Callable
 
 import numpy as np
 
+from course_lab.simulator import values
 from course_lab.simulator.instructions.common import NotInTable, Step, Target
 from course_lab.simulator.numbers import F16, F32, F64, I32, U16, U32, float8_values, round_to_xf32
 from course_lab.simulator.operands import Operand
 from course_lab.simulator.program import Decoded
 
-_MFMA = re.compile(r"v_mfma_(f32|i32|f64)_(\d+)x(\d+)x(\d+)_?(\w+?)(_1k)?$")
+_MFMA = re.compile(r"v_mfma_(f32|i32|f64)_(\d+)x(\d+)x(\d+)(?:_\d+b)?_?(\w+?)(_1k)?$")
 _WMMA = re.compile(r"v_wmma_(f32|i32|f16|bf16)_16x16x16_(\w+)$")
-_BYTES = {"f32": 4, "xf32": 4, "f16": 2, "bf16": 2, "i8": 1, "iu8": 1, "fp8": 1, "bf8": 1}
+_BYTES = {"f32": 4, "xf32": 4, "f16": 2, "bf16": 2, "i8": 1, "u8": 1, "fp8": 1, "bf8": 1}
 
 
 def build(name: str, instruction: Decoded, target: Target) -> Step:
@@ -46,7 +47,7 @@ def _decoder(kind: str, fnuz: bool) -> Callable[[np.ndarray], list[np.ndarray]]:
         "f16": lambda words: [_HALVES[words & U32(0xFFFF)], _HALVES[words >> U32(16)]],
         "bf16": lambda words: [(words << U32(16)).view(F32), (words & U32(0xFFFF0000)).view(F32)],
         "i8": lambda words: [(words.view(I32) << I32(24 - 8 * place)) >> I32(24) for place in range(4)],
-        "iu8": lambda words: [(words.view(I32) << I32(24 - 8 * place)) >> I32(24) for place in range(4)],
+        "u8": lambda words: [(words >> U32(8 * place)) & U32(0xFF) for place in range(4)],
     }[kind]
 
 
@@ -60,6 +61,9 @@ def _operand_types(types: str, modifiers: dict) -> tuple[str, str]:
         if max(choices) > 1:
             raise NotInTable("f6 and f4 operands")
         return formats[choices[0]], formats[choices[1]]
+    if types == "iu8":
+        first, second = ("i8" if sign else "u8" for sign in modifiers.get("neg_lo", (0, 0))[:2])
+        return first, second
     first, _, second = types.partition("_")
     if first not in _BYTES or second and second not in _BYTES:
         raise NotInTable(types)
@@ -103,6 +107,10 @@ def _finish(w, result: Operand, registers: int, c, d: np.ndarray, kind) -> None:
 
 def _mfma(result_kind: str, shape: tuple[int, int, int], types: str, instruction: Decoded, target: Target) -> Step:
     m, n, k = shape
+    if m == n == 4 and result_kind != "f64":
+        return _mfma_of_small_blocks(result_kind, k, types, instruction, target)
+    if shape == (16, 16, 4) and result_kind == "f64":
+        return _mfma_double(instruction)
     if m != n or m not in (16, 32) or result_kind == "f64":
         raise NotInTable(instruction.mnemonic)
     kinds = _operand_types(types, instruction.modifiers)
@@ -129,13 +137,57 @@ def _mfma_registers(d: np.ndarray, m: int) -> np.ndarray:
     return split.transpose(1, 3, 0, 2, 4).reshape(m * m // 64, len(d), 64)
 
 
+def _mfma_of_small_blocks(result_kind: str, k: int, types: str, instruction: Decoded, target: Target) -> Step:
+    """4x4xk: four lanes a block, 16 products at once.
+
+    A: row = lane % 4, the registers hold all of k; B: column = lane % 4; D: row = register, column = lane % 4.
+    cbsz: 2**cbsz neighbouring blocks multiply the A of one of them, number abid.
+    """
+    kinds = _operand_types(types, {})
+    result, a, b, c = instruction.operands
+    sizes = [k * _BYTES[kind] // 4 for kind in kinds]
+    decode_a, decode_b = (_decoder(kind, target.fnuz) for kind in kinds)
+    kind = I32 if result_kind == "i32" else F32
+    read_c = _accumulator(c, 4, kind)
+    shared = 1 << instruction.modifiers.get("cbsz", 0)
+    block = np.arange(16) & ~(shared - 1) | instruction.modifiers.get("abid", 0)
+
+    def run(w):
+        left, right = (
+            _by_k(w, o, size, decode, 64).reshape(w.size, k, 16, 4).swapaxes(1, 2)
+            for o, size, decode in ((a, sizes[0], decode_a), (b, sizes[1], decode_b))
+        )
+        d = np.matmul(left[:, block].swapaxes(2, 3), right)  # [wave, block, row, column]
+        _finish(w, result, 4, read_c(w), d.transpose(2, 0, 1, 3).reshape(4, w.size, 64), kind)
+
+    return run
+
+
+def _mfma_double(instruction: Decoded) -> Step:
+    """16x16x4 of float64. A: row = lane % 16, k = lane // 16; D: row = 4 * (pair of registers) + lane // 16."""
+    result, a, b, c = instruction.operands
+    readers = [values.reader(one, "f64") for one in (a, b)]
+    at = [Operand("", "v", o.index + 2 * r, 2) for o in (result, c) for r in range(4)]
+    old = [values.reader(one if c.is_vector else c, "f64") for one in at[4:]]
+    write = [values.writer(one, "f64") for one in at[:4]]
+
+    def run(w):
+        left, right = (read(w).reshape(w.size, 4, 16) for read in readers)  # [wave, k, row]
+        d = _product(left, right).reshape(w.size, 4, 64)
+        total = [d[:, r] + old[r](w) for r in range(4)]
+        for r in range(4):
+            write[r](w, total[r])
+
+    return run
+
+
 # ---- WMMA ------------------------------------------------------------------------------------------------------------
 
 
 def _wmma(result_kind: str, types: str, instruction: Decoded, target: Target) -> Step:
     if result_kind not in ("f32", "i32"):
         raise NotInTable(instruction.mnemonic)
-    kinds = _operand_types(types, {})
+    kinds = _operand_types(types, instruction.modifiers)
     decoders = [_decoder(kind, target.fnuz) for kind in kinds]
     result, a, b, c = instruction.operands
     twice = target.arch.startswith("gfx11")  # both halves of the wave hold all of A and B; on gfx12 half each

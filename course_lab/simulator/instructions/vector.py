@@ -17,6 +17,8 @@ from course_lab.simulator.instructions.common import NotInTable, Op, Step, Targe
 from course_lab.simulator.instructions.vector_compare import COMPARE
 from course_lab.simulator.instructions.vector_convert import CONVERT
 from course_lab.simulator.instructions.vector_divide import DIVIDE
+from course_lab.simulator.instructions.vector_dot import DOT, dot_of_either_sign
+from course_lab.simulator.instructions.vector_double import DOUBLE
 from course_lab.simulator.numbers import (
     F16,
     F32,
@@ -237,6 +239,9 @@ TABLE: dict[str, Op] = {
     "v_add_u16": _low16(np.add),
     "v_sub_u16": _low16(np.subtract),
     "v_subrev_u16": _low16(lambda a, b: b - a),
+    "v_add_i16": Op(np.add, "i16"),
+    "v_sub_i16": Op(np.subtract, "i16"),
+    "v_mad_i16": Op(lambda a, b, c: a * b + c, "i16"),
     "v_mul_lo_u16": _low16(np.multiply),
     "v_mad_u16": _low16(lambda a, b, c: a * b + c),
     "v_mul_lo_u32": Op(np.multiply, "u32"),
@@ -327,7 +332,7 @@ for _type in ("f32", "f16"):
         f"v_maximum3_{_type}": Op(lambda a, b, c: largest(largest(a, b), c), _type),
         f"v_minimum3_{_type}": Op(lambda a, b, c: smallest(smallest(a, b), c), _type),
     }
-TABLE |= COMPARE | CONVERT | DIVIDE
+TABLE |= COMPARE | CONVERT | DIVIDE | DOT | DOUBLE
 
 
 def build(name: str, instruction: Decoded, target: Target) -> Step:
@@ -341,6 +346,8 @@ def build(name: str, instruction: Decoded, target: Target) -> Step:
 def _operation(name: str, instruction: Decoded) -> Op:
     if name.startswith("v_bitop3_"):
         return _bitop3(instruction.modifiers["bitop3"], "u32" if name.endswith("b32") else "u16")
+    if name == "v_dot4_i32_iu8":
+        return dot_of_either_sign(instruction.modifiers.get("neg_lo", [0, 0]))
     if name not in TABLE:
         raise NotInTable(name)
     return TABLE[name]

@@ -8,7 +8,7 @@ from course_lab.simulator.instructions.common import Op
 from course_lab.simulator.numbers import F16, F32, I32, U16, U32, from_bf16, round_to_bf16
 
 
-def _saturated(x, kind):
+def saturated(x, kind):
     """Toward zero; beyond the range the nearest end, NaN is 0."""
     limits = np.iinfo(kind)
     whole = np.trunc(np.asarray(x, np.float64))
@@ -33,14 +33,14 @@ def _pair(low, high):
 CONVERT: dict[str, Op] = {
     "v_cvt_f32_i32": Op(lambda a: a.astype(F32), "i32", "f32"),
     "v_cvt_f32_u32": Op(lambda a: a.astype(F32), "u32", "f32"),
-    "v_cvt_i32_f32": Op(lambda a: _saturated(a, I32), "f32", "i32"),
-    "v_cvt_u32_f32": Op(lambda a: _saturated(a, U32), "f32", "u32"),
+    "v_cvt_i32_f32": Op(lambda a: saturated(a, I32), "f32", "i32"),
+    "v_cvt_u32_f32": Op(lambda a: saturated(a, U32), "f32", "u32"),
     "v_cvt_f16_f32": Op(lambda a: np.asarray(a).astype(F16), "f32", "f16"),
     "v_cvt_f32_f16": Op(lambda a: a.astype(F32), "f16", "f32"),
     "v_cvt_f16_u16": Op(lambda a: a.astype(F16), "u16", "f16"),
     "v_cvt_f16_i16": Op(lambda a: a.astype(F16), "i16", "f16"),
-    "v_cvt_u16_f16": Op(lambda a: _saturated(a, U16), "f16", "u16"),
-    "v_cvt_i16_f16": Op(lambda a: _saturated(a, np.int16), "f16", "i16"),
+    "v_cvt_u16_f16": Op(lambda a: saturated(a, U16), "f16", "u16"),
+    "v_cvt_i16_f16": Op(lambda a: saturated(a, np.int16), "f16", "i16"),
     "v_cvt_f32_bf16": Op(from_bf16, "u16", "f32"),
     "v_cvt_pk_bf16_f32": Op(lambda a, b: _pair(round_to_bf16(a), round_to_bf16(b)), "f32", "u32"),
     "v_cvt_pk_f16_f32": Op(lambda a, b: _pair(_half_bits(a), _half_bits(b)), "f32", "u32"),

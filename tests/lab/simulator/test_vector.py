@@ -423,7 +423,7 @@ def towards(rounding):
 
 
 @pytest.mark.parametrize(
-    "name, rounding", {"trunc": math.trunc, "floor": math.floor, "ceil": math.ceil, "rndne": round}.items()
+    "name, rounding", [("trunc", math.trunc), ("floor", math.floor), ("ceil", math.ceil), ("rndne", round)]
 )
 def test_rounding_to_whole_numbers(name, rounding):
     more = [F32.nearest(Fraction(n, 2)) for n in range(-9, 10)]
