@@ -22,7 +22,7 @@ import triton.language as tl
 import course_kernels
 import course_lab
 from course_kernels import reference
-from course_lab import amd_report, bench, draw, eager, engines, hardware, model, my_kernel, trace
+from course_lab import amd_report, bench, draw, eager, engines, hardware, model, my_kernel, simulator, trace
 
 llm = model.load(device="cpu")  # on the CPU, so that every launch below can be watched
 
@@ -235,6 +235,39 @@ report.listing(only="tl.sum")
 # - `ds_write_b32`, `s_barrier`, `ds_read_b32`: through LDS. Everything that begins with `ds_` is LDS. Two last DPP
 #   additions add up the four waves
 #
+# You can also watch. The simulator follows wave 0 through these instructions. Give it a row of ones: then a number
+# tells how many elements have been added up so far.
+#
+# **Predict.** Each lane adds its own 4. What will lane 63 hold after `row_shr:8`, after `4`, `2` and `1`? And what
+# after the two `row_bcast`?
+
+# %% tags=["nbval-ignore-output"]
+ones = torch.ones(1, 1024)
+row_of_ones = (ones, torch.ones(1024), torch.empty_like(ones), 1024, 1024, eps)
+walk = simulator.step(rms_norm_kernel, (1,), row_of_ones, BLOCK=1024, arch="gfx942").only("tl.sum")
+adds = [frame for frame in walk if frame.instruction.mnemonic.startswith("v_add_f32")]
+print(f"{'':44} lane 31  lane 63")
+for frame in adds:
+    sums = frame.vectors[0].after.view("float32")
+    print(f"{frame.instruction.text.partition(' row_mask')[0]:44}{sums[31]:8.0f}{sums[63]:9.0f}")
+assert sums[31] == sums[63] == 1024
+
+# %% [markdown]
+# **Look.** 4 from the lane itself, then 8, 16, 32 and 64 in the last lane of each group of 16. The plain `v_add_f32` is
+# the step of `row_bcast:15`: a move before it has fetched the sum of the group before. `row_bcast:31` hands the sum of
+# the first half to the second, and lane 63 has the 256 of its wave. The last two additions come after LDS: now every
+# lane has the whole.
+#
+# Here is the passage through LDS, one step a frame. Scroll sideways: the sum of lane 63 becomes a scalar, goes into
+# LDS, and after the barrier every lane reads the word of one of the waves. The map has a cell for each word of LDS, in
+# the colour of the wave that wrote it:
+
+# %% tags=["nbval-ignore-output"]
+through_lds = walk.only("v_readlane", "ds_", "s_barrier")
+assert set(through_lds[-1].lds.tolist()) == {0, 1, 2, 3}
+through_lds
+
+# %% [markdown]
 # A Radeon RX 7900 has waves of 32 lanes, so it needs one step less inside a wave. Here are only the instructions that
 # pass values between lanes and waves, in order; the first one finds out which wave this is:
 
