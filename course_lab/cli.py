@@ -133,12 +133,15 @@ def simulate(target: Target, arch: Arch = "gfx942") -> None:
     """Run FILE as a script, and every kernel that it launches on a simulated AMD GPU.
 
     The file brings the arguments: make tensors on the CPU, launch the kernel, compare the result if you like. KERNEL
-    picks the launches that are reported. Out-of-bounds accesses, races and endless loops end the run with a sentence.
+    picks the launches that are reported: instructions, bytes, cache lines, banks of LDS, by line of the kernel. An
+    access out of bounds or an endless loop ends the run with a sentence. Exit status 1 when a launch did what it may
+    not.
     """
     from course_lab.simulator import script
 
-    for run in script.runs(target, _known(arch)):
-        print(script.headline(run))
+    runs = script.runs(target, _known(arch))
+    print("\n\n".join(map(str, runs)))
+    raise typer.Exit(int(any(run.wrong for run in runs)))
 
 
 @app.command()

@@ -88,7 +88,7 @@ def _run_case(entry: Callable, args: tuple, payload: dict[str, Any]) -> dict[str
     allocations = guard.Allocations()
     with hooks.guard("record") as faults, hooks.poison(payload.get("poison", True)):
         evidence = Evidence(answer.filename(payload["number"]), faults)
-        with _engine(payload.get("simulate")), hooks.observe(evidence), allocations:
+        with _engine(payload.get("simulate")) as simulated, hooks.observe(evidence), allocations:
             try:
                 result = entry(*given)
             except BaseException as error:  # SystemExit too
@@ -104,6 +104,7 @@ def _run_case(entry: Callable, args: tuple, payload: dict[str, Any]) -> dict[str
         "events": evidence.event_table(),
         "launches": evidence.launches,
         "overlap": evidence.overlap,
+        "wrong": [sentence for run in simulated or () for sentence in run.wrong],
         "faults": evidence.faults,
         "damage": [g.damage()[0] for g in guarded if g.damage()][:1],
         "modified": [_change(i, a, before[i], evidence) for i, a in enumerate(given) if _bits(a) != before[i]],

@@ -51,6 +51,8 @@ def second_opinion(payload: dict[str, Any], tree: ast.Module, runs: list[CaseRun
     wrong = [run for run in done if _speaks(run) and not run.passed]
     if wrong:
         return Opinion(tuple(wrong), _reason(wrong[0], runs, tree, gpu))
+    if strange := [sentence for run in done for sentence in run.seen["wrong"]]:
+        return Opinion(note=f"Right on a simulated {gpu} as well, but take care: {strange[0]}")
     silent = next((run.seen["error"]["message"] for run in done if run.seen["error"]), "")
     if silent or len(done) < len(again):
         why = (silent or outcome.error.message).partition(". ")[0]

@@ -6,14 +6,11 @@ FILE:KERNEL names a kernel of the file; FILE alone means every kernel that it la
 from __future__ import annotations
 
 import contextlib
-import math
 import runpy
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from course_kernels._triton import dual_mode
 from course_lab.simulator.engine import using
@@ -84,15 +81,6 @@ def walk(target: str, arch: str, launch: int = 1, **options: Any) -> Walk:
     if not found:
         raise _not_launched(path, name, set(seen), launch)
     return found[0]
-
-
-def headline(run: Run) -> str:
-    """One line on a run: what ran, where, how much."""
-    programs, waves = math.prod(run.grid), run.compiled.num_warps
-    lengths = [block.stop - block.start for block in run.program.blocks]
-    executed = int(run.executed @ np.array(lengths))
-    size = f"{programs:,} program{'' if programs == 1 else 's'} of {waves} wave{'' if waves == 1 else 's'}"
-    return f"{run.compiled.name} on a simulated {run.compiled.arch}: {size}, {executed:,} instructions of a wave"
 
 
 class _Found(BaseException):

@@ -129,9 +129,21 @@ def script(tmp_path):
 def test_simulate_runs_the_launches_of_a_file(course, script):
     status, output, _ = course("simulate", f"{script()}:scale_kernel", "--arch", "gfx1100")
     assert status == 0
-    assert output.count("scale_kernel on a simulated gfx1100: 2 programs of 4 waves") == 2
+    assert output.count("scale_kernel on gfx1100, grid 2\n") == 2
+    assert "lines of 128" in output  # bytes are counted
     assert "fill_kernel" not in output
-    assert "fill_kernel on a simulated gfx942: 1 program of" in course("simulate", script())[1]
+    assert "fill_kernel on gfx942, grid 1\n" in course("simulate", script())[1]
+
+
+def test_simulate_fails_when_a_launch_did_what_it_may_not(course, script):
+    path = script()
+    with open(path) as file:
+        clash = file.read().replace("y_ptr + offs, alpha *", "y_ptr + offs % 64, tl.program_id(0) + alpha *")
+    with open(path, "w") as file:
+        file.write(clash.replace("    assert (y[:100]", "    sys.exit()\n    assert (y[:100]"))
+    status, output, _ = course("simulate", f"{path}:scale_kernel")
+    assert status == 1
+    assert "  ! " in output
 
 
 def test_simulate_ends_at_an_illegal_access_with_its_sentence(course, script):
