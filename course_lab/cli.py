@@ -110,22 +110,61 @@ def progress() -> None:
 
 @app.command()
 def amd(
-    number: Annotated[str, typer.Argument(help="An exercise, such as 2.1.", metavar="N.M")],
+    target: Annotated[
+        str, typer.Argument(help="An exercise, such as 2.1, or a file that launches it.", metavar="N.M | FILE[:KERNEL]")
+    ],
     arch: Arch = "gfx942",
     solution: Annotated[bool, typer.Option("--solution", help="The course's solution instead of your answer.")] = False,
+    against: Annotated[
+        str, typer.Option(help="Another architecture, or another kernel of FILE, side by side.", metavar="ARCH|KERNEL")
+    ] = "",
+    listing: Annotated[
+        bool, typer.Option("--listing", help="Also the machine code beside the kernel's lines.")
+    ] = False,
+    count: Annotated[bool, typer.Option("--count", help="Count FLOPs and bytes on the simulator: slower.")] = False,
 ) -> None:
-    """Show what your answer's kernel becomes on an AMD GPU."""
+    """Show what a kernel becomes on an AMD GPU: your answer's, or those that any FILE launches when it is run."""
+    _known(arch)
+    if not _is_number(target):
+        return _amd_of_file(target, arch, against, listing, count)
     from course_lab import lessons
     from course_lab.check.grading import amd_card
     from course_lab.notebooks import answer_code
 
-    _known(arch)
-    ((lesson, exercise),) = _chosen([number])
-    code = lessons.solution(number) if solution else answer_code(lesson.notebook("exercises"), number)
+    ((lesson, exercise),) = _chosen([target])
+    code = lessons.solution(target) if solution else answer_code(lesson.notebook("exercises"), target)
     card = amd_card(exercise, code, arch)
     if card is None:
-        _stop(f"no kernel of exercise {number} could be compiled for {arch}; `course check {number}` may say why.")
+        _stop(f"no kernel of exercise {target} could be compiled for {arch}; `course check {target}` may say why.")
     print(card.text)
+
+
+def _is_number(target: str) -> bool:
+    return all(part.isdecimal() for part in target.split("."))
+
+
+def _amd_of_file(target: str, arch: str, against: str, listing: bool, count: bool) -> None:
+    from course_lab import hardware
+    from course_lab.amd import compare
+    from course_lab.amd.launched import launched
+    from course_lab.simulator import script
+
+    path, kernel = script.split(target)
+    with launched() as found:
+        script.execute(path)
+    reports = found.reports(arch, kernel, count)
+    if not reports:
+        raise script.not_launched(path, kernel, set(found.kernels()))
+    other: dict = {}
+    if against:
+        other = found.reports(against, kernel, count) if against in hardware.LIMITS else {}
+        beside = found.reports(arch, against, count).get(against)
+        if not other and not beside:
+            _stop(f"--against {against} is neither an architecture nor a kernel that {path.name} launches.")
+    for name, report in reports.items():
+        print(compare(report, other.get(name) or beside) if against else report)
+        if listing:
+            print(f"\n{report.listing()}")
 
 
 @app.command()

@@ -124,14 +124,16 @@ class Card:
     infinity_cache_mib: int = 0
     copy: float | None = None
     copy_source: str = ""
+    fp32_matrix: float | None = None  # where it is more than on the vector units
 
     def rate(self, unit: str) -> float:
-        """FLOP/s of 'fp32' (vector units), 'bf16' or 'fp8' (matrix units).
+        """FLOP/s of 'fp32' (vector units), 'bf16', 'fp8' or 'fp32 matrix' (matrix units).
 
         Raises:
             ValueError: there is no such unit on this card.
         """
         rates = {"fp32": self.fp32, "bf16": self.bf16_matrix, "fp8": self.fp8_matrix}
+        rates["fp32 matrix"] = self.fp32_matrix or self.fp32
         if rates.get(unit) is None:
             raise ValueError(f"{self.name} has no unit {unit!r}; it has {', '.join(k for k, v in rates.items() if v)}")
         return rates[unit]
@@ -147,8 +149,8 @@ _T = 1e12
 CARDS: dict[str, Card] = {
     card.name: card
     for card in (
-        Card("MI210", "gfx90a", 104, 64, 1.6 * _T, 22.6 * _T, 181 * _T, None, 8),
-        Card("MI250X (one die)", "gfx90a", 110, 64, 1.6 * _T, 23.9 * _T, 191.5 * _T, None, 8),
+        Card("MI210", "gfx90a", 104, 64, 1.6 * _T, 22.6 * _T, 181 * _T, None, 8, fp32_matrix=45.3 * _T),
+        Card("MI250X (one die)", "gfx90a", 110, 64, 1.6 * _T, 23.9 * _T, 191.5 * _T, None, 8, fp32_matrix=47.9 * _T),
         Card("MI300X", "gfx942", 304, 192, 5.3 * _T, 163.4 * _T, 1307 * _T, 2615 * _T, 32, 256, 4.11 * _T, _AZURE),
         Card("MI325X", "gfx942", 304, 256, 6.0 * _T, 163.4 * _T, 1307 * _T, 2615 * _T, 32, 256),
         Card("MI350X", "gfx950", 256, 288, 8.0 * _T, 144.2 * _T, 2307 * _T, 4614 * _T, 32, 256),

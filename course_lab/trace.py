@@ -297,10 +297,11 @@ class TracedLaunch:
         return seen[0]
 
     def amd_report(self, arch: str = "gfx942", **options: Any):
-        """The machine code that a launch with these arguments would run; see `course_lab.amd.amd_report`."""
+        """The machine code of a launch with these arguments, and what it has to move; see `amd_report`."""
         from course_lab.amd import amd_report
 
-        return amd_report(self.kernel, arch=arch, **{**self.args, **self.launch.meta, **options})
+        known = {"grid": self.grid, "counted_bytes": self.ledger().least if self._counts else None}
+        return amd_report(self.kernel, arch=arch, **{**self.args, **self.launch.meta, **known, **options})
 
     def __str__(self) -> str:
         more = f", {self.left_out:,} more not kept" if self.left_out else ""

@@ -20,6 +20,7 @@ import triton
 import triton.language as tl
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource, make_backend
+from triton.runtime.autotuner import Autotuner
 from triton.runtime.cache import triton_key
 from triton.runtime.interpreter import InterpretedFunction
 from triton.runtime.jit import JITFunction, create_function_from_signature
@@ -28,8 +29,10 @@ from course_kernels._triton import hooks
 
 _enabled = False
 _cpu_launcher: Callable | None = None
+_gpu_launches: list[hooks.Launch] | None = None
 _ENV_INTERPRET = isinstance(tl.sum, InterpretedFunction)  # the variable as it was when triton was imported
 _stock_run, _stock_call = JITFunction.run, JITFunction.__call__
+_stock_bench = Autotuner._bench
 
 
 @dataclass(frozen=True)
@@ -66,6 +69,7 @@ def enable() -> None:
         )
     hooks.install()
     JITFunction.run, JITFunction.__call__ = _run, _device_call
+    Autotuner._bench = _bench
     _enabled = True
 
 
@@ -73,6 +77,7 @@ def disable() -> None:
     """Give launches back to Triton."""
     global _enabled
     JITFunction.run, JITFunction.__call__ = _stock_run, _stock_call
+    Autotuner._bench = _stock_bench
     _enabled = False
 
 
@@ -110,8 +115,35 @@ def cpu_launches_by(launcher: Callable[[JITFunction, tuple, dict[str, Any], Any]
             disable()
 
 
+@contextlib.contextmanager
+def gpu_launches() -> Iterator[list[hooks.Launch]]:
+    """The launches inside the block that go to a GPU, where `hooks` does not see them; the list grows by one each."""
+    global _gpu_launches
+    before, _gpu_launches = _gpu_launches, []
+    try:
+        yield _gpu_launches
+    finally:
+        _gpu_launches = before
+
+
+def _note_gpu_launch(kernel: JITFunction, args: tuple, kwargs: dict[str, Any], grid: Any) -> None:
+    launch = hooks._launch_of(kernel, args, kwargs)
+    sizes = tuple(grid(launch.args) if callable(grid) else grid)
+    launch.grid = (*sizes, 1, 1)[:3]
+    _gpu_launches.append(launch)
+
+
+def _bench(self, *args, config, **meta):
+    """Time one configuration for @triton.autotune. On a CPU there is nothing to time: the first one is taken."""
+    if _belongs_on_cpu(args, meta):
+        return [0.0, 0.0, 0.0]
+    return _stock_bench(self, *args, config=config, **meta)
+
+
 def _run(self, *args, grid, warmup, **kwargs):
     if warmup or not _belongs_on_cpu(args, kwargs):
+        if _gpu_launches is not None and not warmup:
+            _note_gpu_launch(self, args, kwargs, grid)
         return _stock_run(self, *args, grid=grid, warmup=warmup, **kwargs)
     for hook in self.pre_run_hooks:
         hook(*args, **kwargs)

@@ -134,6 +134,10 @@ def _narrow(tensor):
 
 
 @cache
+def _get_bf16(self, value) -> TensorHandle:
+    return self.create_fp_trunc(self.get_fp32(value), tl.bfloat16)
+
+
 def install() -> None:
     """Repair the interpreter of this process; calling it again does nothing."""
     interpreter._convert_float = _convert_float
@@ -148,5 +152,7 @@ def install() -> None:
     for owner, names in ((ReduceOps, ("sum", "min_max")), (ScanOps, ("cumsum", "cumprod"))):
         for name in names:
             setattr(owner, name, _repaired_reduction(getattr(owner, name)))
+    if not hasattr(InterpreterBuilder, "get_bf16"):  # before 3.9 `x * 2` fails where x is bfloat16
+        InterpreterBuilder.get_bf16 = _get_bf16
     builder = interpreter.interpreter_builder
     builder.options = dataclasses.replace(builder.options, debug=True)  # a false device_assert raises

@@ -56,7 +56,8 @@ class Comparison:
 
     def rows(self) -> list[tuple[str, str, str]]:
         a, b = self.a.rows(), self.b.rows()
-        return [(key, a[key], b[key]) for key in a if key != "of these"] + self._mix()
+        keys = [key for key in {**a, **b} if key != "of these"]
+        return [(key, a.get(key, "not known"), b.get(key, "not known")) for key in keys] + self._mix()
 
     def _mix(self) -> list[tuple[str, str, str]]:
         kinds = list({**self.a.mix, **self.b.mix})

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
+import torch
+
 from course_kernels._triton import dual_mode
-from course_lab import hardware
+from course_lab import hardware, transport
 from course_lab.amd import compiler, isa
+from course_lab.amd import work as works
 
 _UNITS = {"global load": "loads", "global store": "stores"}
 
@@ -29,7 +32,7 @@ class AmdReport:
     private memory a lane. lds: bytes a workgroup, of at most lds_limit. threads: in a workgroup.
     occupancy: waves per SIMD.
     loads, stores: global accesses, {bits per lane: how many}. matrix: {shape: how many}. mix: {class: how many}.
-    code_bytes: size of the machine code.
+    code_bytes: size of the machine code. work: bytes and FLOPs of the whole launch, where its grid is known.
     """
 
     name: str
@@ -48,6 +51,7 @@ class AmdReport:
     occupancy: hardware.Occupancy
     asm: str = field(repr=False)
     sources: dict[str, dict[int, str]] = field(repr=False)
+    work: works.Work | None = None
 
     @cached_property
     def program(self) -> isa.Program:
@@ -105,7 +109,7 @@ class AmdReport:
             "instructions": f"{self.instructions} ({self.code_bytes:,} bytes)",
         }
         rows["of these"] = ", ".join(f"{count} {kind}" for kind, count in self.mix.items())
-        return rows
+        return {**rows, **(self.work.rows() if self.work else {})}
 
     def listing(self, by: str = "line", only: str = ""):
         """The machine code beside the kernel's own lines, each instruction in plain words.
@@ -154,6 +158,9 @@ def amd_report(
     num_stages: int = 2,
     signature: Mapping[str, str] | None = None,
     constexprs: Mapping[str, Any] | None = None,
+    grid: Any = None,
+    count: bool = False,
+    counted_bytes: int | None = None,
     **kwargs: Any,
 ) -> AmdReport:
     """Compile a kernel for an AMD GPU, with no GPU here, and report what its machine code needs and does.
@@ -169,9 +176,12 @@ def amd_report(
     Args:
         args, kwargs: the launch's arguments (tensors on any device) and options such as waves_per_eu.
         arch: LLVM architecture: gfx90a (MI200), gfx942 (MI300), gfx950 (MI350), gfx1100 (RX 7900), gfx1201 (RX 9070).
+        grid: the launch's; with it the report says how soon each GPU could be done (`work`).
+        count: run the launch on the simulator, on copies of its tensors, to count its FLOPs and bytes.
+        counted_bytes: bytes that somebody has counted already, such as `trace`, each touched element once.
 
     Raises:
-        ValueError: `arch` is unknown.
+        ValueError: `arch` is unknown, or `count` without a grid.
         TypeError: the arguments are not the kernel's.
         AmdError: the kernel does not compile (`.line` is the author's line); AmdLimitError: it would not run.
     """
@@ -185,7 +195,48 @@ def amd_report(
         raise TypeError("give amd_report either the arguments of a launch or a signature, not both")
     else:
         spec = _typed(kernel, signature, constexprs or {}, kwargs)
-    return measure(compiler.compile(kernel, spec, arch, num_warps=num_warps, num_stages=num_stages))
+    report = measure(compiler.compile(kernel, spec, arch, num_warps=num_warps, num_stages=num_stages))
+    if grid is None:
+        if count:
+            raise ValueError("to count what a launch does, amd_report needs its grid: grid=(4,)")
+        return report
+    if signature is not None:
+        raise TypeError("a grid belongs to the arguments of a launch; a signature has none")
+    values = inspect.signature(dual_mode.unwrap(kernel)).bind_partial(*args, **_parameters(kernel, kwargs))
+    values.apply_defaults()
+    if count:
+        options = {**kwargs, "num_warps": num_warps, "num_stages": num_stages}
+        return replace(report, work=_simulated(kernel, grid, args, options, arch, counted_bytes))
+    waves = works.waves(grid, values.arguments, num_warps)
+    tensors = _tensors(values.arguments.values())
+    lanes, code = report.limits.wave_size, report.program.instructions
+    return replace(report, work=works.estimated(code, lanes, waves, tensors, counted_bytes))
+
+
+def _parameters(kernel: Any, kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """Those keyword arguments that are the kernel's own, without options such as waves_per_eu."""
+    names = inspect.signature(dual_mode.unwrap(kernel)).parameters
+    return {name: value for name, value in kwargs.items() if name in names}
+
+
+def _tensors(values: Iterable[Any]) -> list[torch.Tensor]:
+    return [value for value in values if isinstance(value, torch.Tensor)]
+
+
+def _simulated(
+    kernel: Any, grid: Any, args: tuple, kwargs: Mapping[str, Any], arch: str, counted_bytes: int | None
+) -> works.Work:
+    """The work of a launch, by running it on the simulator with copies of its tensors."""
+    from course_lab.simulator import simulate
+
+    copies = [_copy(value) for value in args]
+    named = {name: _copy(value) for name, value in kwargs.items()}
+    run = simulate(kernel, grid, copies, arch=arch, **named)
+    return works.of_run(run, _tensors([*copies, *named.values()]), counted_bytes)
+
+
+def _copy(value: Any) -> Any:
+    return transport.with_strides(value.cpu(), value.stride()) if isinstance(value, torch.Tensor) else value
 
 
 def _launched(kernel: Any, args: tuple, kwargs: dict[str, Any], arch: str) -> dual_mode.Specialisation:
@@ -193,7 +244,7 @@ def _launched(kernel: Any, args: tuple, kwargs: dict[str, Any], arch: str) -> du
     fn = dual_mode.unwrap(kernel)
     signature = inspect.signature(fn)
     try:
-        signature.bind(*args, **{name: value for name, value in kwargs.items() if name in signature.parameters})
+        signature.bind(*args, **_parameters(kernel, kwargs))
         return dual_mode.specialise(kernel, args, kwargs, arch)
     except TypeError as error:
         raise TypeError(f"{fn.__name__}({', '.join(signature.parameters)}): {error}") from None

@@ -1,4 +1,4 @@
-"""What a notebook offers: `%%exercise 2.1`, `%hint 2.1`, `%solution 2.1` and `my_kernel("2.1", default)`.
+"""What a notebook offers: `%%exercise 2.1`, `%hint 2.1`, `%solution 2.1`, `my_kernel("2.1", default)` and `%%amd`.
 
 Under COURSE_STRICT=1 (machines that grade notebooks) an answer that is not right raises, and nothing is recorded.
 """
@@ -42,8 +42,15 @@ def register(shell: InteractiveShell) -> None:
     shell.register_magic_function(lambda line, cell: check_cell(shell, line, cell), "cell", "exercise")
     shell.register_magic_function(lambda line: display(hint(line)), "line", "hint")
     shell.register_magic_function(lambda line: display(solution(line)), "line", "solution")
+    shell.register_magic_function(lambda line, cell: _amd_cell(shell, line, cell), "cell", "amd")
     sandbox.warm()
     source.warm()
+
+
+def _amd_cell(shell: InteractiveShell, line: str, cell: str) -> None:
+    from course_lab.amd.magic import amd_cell  # not before it is used: it imports the compiler
+
+    amd_cell(shell, line, cell)
 
 
 def check_cell(shell: InteractiveShell, line: str, cell: str) -> None:

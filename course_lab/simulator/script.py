@@ -48,10 +48,10 @@ def runs(target: str, arch: str) -> list[Run]:
     path, kernel = split(target)
     _can_compile()
     with using(arch, profile=True) as every:
-        _execute(path)
+        execute(path)
     found = [run for run in every if kernel in ("", run.compiled.name)]
     if not found:
-        raise _not_launched(path, kernel, {run.compiled.name for run in every})
+        raise not_launched(path, kernel, {run.compiled.name for run in every})
     return found
 
 
@@ -77,9 +77,9 @@ def walk(target: str, arch: str, launch: int = 1, **options: Any) -> Walk:
         simulate(kernel, grid, args, arch=arch, profile=False, **kwargs)
 
     with dual_mode.cpu_launches_by(run), contextlib.suppress(_Found):
-        _execute(path)
+        execute(path)
     if not found:
-        raise _not_launched(path, name, set(seen), launch)
+        raise not_launched(path, name, set(seen), launch)
     return found[0]
 
 
@@ -92,7 +92,7 @@ def _can_compile() -> None:
         raise ScriptError("TRITON_INTERPRET=1 is set: nothing can be compiled in this process. Unset it.")
 
 
-def _not_launched(path: Path, kernel: str, others: set[str], launch: int = 1) -> ScriptError:
+def not_launched(path: Path, kernel: str, others: set[str], launch: int = 1) -> ScriptError:
     what = kernel or "any kernel"
     often = f" {launch} times" if launch > 1 else ""
     instead = f"It launches {', '.join(sorted(others))}." if others else ""
@@ -101,7 +101,7 @@ def _not_launched(path: Path, kernel: str, others: set[str], launch: int = 1) ->
     )
 
 
-def _execute(path: Path) -> None:
+def execute(path: Path) -> None:
     """Run a file as `python FILE` does."""
     with _as_program(path), contextlib.suppress(SystemExit):
         runpy.run_path(str(path), run_name="__main__")
