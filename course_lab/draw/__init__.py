@@ -1,17 +1,21 @@
 """Pictures as static SVG: what programs touch, how lanes meet cache lines, where bytes go, which roof applies.
 
-Each function returns a `Picture`: a notebook shows it, `print()` gives the same facts as text.
+Each function returns a `Picture`, or `Frames`, which are pictures to step through: a notebook shows them, `print()`
+gives the same facts as text.
 """
 
 from course_lab.draw.bars import bytes_bar
+from course_lab.draw.frames import Frames
 from course_lab.draw.lanes import cache_lines, lanes
 from course_lab.draw.program_map import Piece, program_map
 from course_lab.draw.reduction import reduction
 from course_lab.draw.reuse import reuse_map
 from course_lab.draw.roofline import Point, roofline
 from course_lab.draw.svg import Picture
+from course_lab.draw.tile_walk import tile_walk
 
 __all__ = [
+    "Frames",
     "Picture",
     "Piece",
     "Point",
@@ -22,4 +26,5 @@ __all__ = [
     "reduction",
     "reuse_map",
     "roofline",
+    "tile_walk",
 ]

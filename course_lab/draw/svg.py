@@ -118,12 +118,20 @@ class Canvas:
         self.parts.append(f"<rect {where} {paint}>{tip}</rect>" if tip else f"<rect {where} {paint}/>")
         self.grow(y + height + 1)
 
-    def region(self, boxes: Iterable[tuple[float, float, float, float]], fill: str, title: str, opacity: float) -> None:
-        """Many rectangles (x, y, width, height) as one shape without a rim, with one tooltip."""
+    def region(
+        self,
+        boxes: Iterable[tuple[float, float, float, float]],
+        fill: str,
+        title: str,
+        opacity: float,
+        rims: bool = False,
+    ) -> None:
+        """Many rectangles (x, y, width, height) as one shape with one tooltip."""
         boxes = list(boxes)
         d = "".join(f"M{number(x)} {number(y)}h{number(w)}v{number(h)}h{number(-w)}z" for x, y, w, h in boxes)
-        tip = f"<title>{escape(title)}</title>"
-        self.parts.append(f'<path d="{d}" fill="{fill}" fill-opacity="{opacity:g}">{tip}</path>')
+        rim = ' class="l"' if rims else ""
+        paint = f'style="fill:{fill};fill-opacity:{opacity:g}"'  # not an attribute: the class would win
+        self.parts.append(f'<path d="{d}" {paint}{rim}><title>{escape(title)}</title></path>')
         self.grow(max((y + h for _, y, _, h in boxes), default=0) + 1)
 
     def legend(self, y: float, entries: list[tuple[str, str]] | list[tuple[str, str, float]]) -> float:

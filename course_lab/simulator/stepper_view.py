@@ -13,11 +13,12 @@ from typing import Any
 import numpy as np
 
 from course_lab import style
+from course_lab.draw import frames
+from course_lab.draw.frames import MOST_FRAMES
 from course_lab.simulator.readings import Reading, read, read_scalar
 from course_lab.simulator.state import POISON
 from course_lab.simulator.stepper import Frame, Scalar, Vector, Walk
 
-MOST_FRAMES = 120  # in one strip: more would make a notebook of megabytes
 _MOST_STRIPS = 6
 _MOST_CODE = 8
 _LEVELS = 8
@@ -180,11 +181,8 @@ def walk_text(walk: Walk) -> str:
 
 _ON_LIGHT, _ON_DARK = style.PALETTE[0], style.PALETTE[4]
 _CSS = (
-    ".course-card .walk{display:flex;overflow-x:auto;scroll-snap-type:x mandatory}"
-    ".course-card .frame{flex:0 0 100%;min-width:0;overflow:hidden;"
-    "scroll-snap-align:start;padding-right:12px;box-sizing:border-box}"
-    "@media print{.course-card .walk{display:block}}"
-    ".course-card pre{margin:.2em 0;padding:.2em .6em;background:var(--c-soft);color:inherit;white-space:pre-wrap;"
+    frames.STRIP_CSS
+    + ".course-card pre{margin:.2em 0;padding:.2em .6em;background:var(--c-soft);color:inherit;white-space:pre-wrap;"
     "font-family:ui-monospace,Consolas,monospace;font-size:12px;line-height:1.45}"
     ".course-card pre b{font-weight:700}.course-card pre i{font-style:normal;color:var(--c-muted)}"
     ".course-card table.lanes td{padding:1px 10px 1px 0;vertical-align:middle}"
@@ -202,15 +200,12 @@ _CSS = (
 
 def walk_html(walk: Walk) -> str:
     """The frames side by side in a strip that scrolls; without styles they stand one below the other."""
-    frames = walk.frames[:MOST_FRAMES]
-    body = "".join(f'<div class="frame">{_frame_body(walk, place)}</div>' for place in range(len(frames)))
+    bodies = [_frame_body(walk, place) for place in range(min(len(walk), MOST_FRAMES))]
     notes = [walk.note] if walk.note else []
     if len(walk) > MOST_FRAMES:
         notes.append(f"{MOST_FRAMES} of {len(walk)} steps are shown: [i:j] behind the walk takes others.")
-    label = escape(f"{walk.title}: {len(walk)} steps, scroll sideways", quote=True)
-    strip = f'<div class="walk" tabindex="0" role="region" aria-label="{label}">{body}</div>'
-    hint = '<p class="q">Scroll sideways for the next step.</p>' if len(frames) > 1 else ""
-    return style.card(walk.title, strip + hint + style.warnings(notes), _CSS)
+    strip = frames.strip(bodies, f"{walk.title}: {len(walk)} steps")
+    return style.card(walk.title, strip + style.warnings(notes), _CSS)
 
 
 def _frame_body(walk: Walk, place: int) -> str:
@@ -310,19 +305,9 @@ def _touched_words(frame: Frame) -> np.ndarray:
 
 def slider(walk: Walk) -> Any:
     """A slider over the frames; the walk itself, which shows its strip of frames, where ipywidgets is missing."""
-    try:
-        import ipywidgets
-    except ImportError:
-        return walk
-    handle = ipywidgets.IntSlider(
-        min=0, max=max(0, len(walk) - 1), description="step", layout=ipywidgets.Layout(width="40em")
-    )
-    page = ipywidgets.HTML()
 
-    def show(change: Any = None) -> None:
-        body = _frame_body(walk, handle.value) + style.warnings([walk.note] if walk.note else [])
-        page.value = style.card(walk.title, body, _CSS)
+    def page(place: int) -> str:
+        body = _frame_body(walk, place) + style.warnings([walk.note] if walk.note else [])
+        return style.card(walk.title, body, _CSS)
 
-    handle.observe(show, names="value")
-    show()
-    return ipywidgets.VBox([handle, page])
+    return frames.slider(len(walk), page, walk)
