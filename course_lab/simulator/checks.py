@@ -176,9 +176,9 @@ class Checks(Watcher):
         if self._races:
             self._races.local_load(w, instruction, address, lanes, width)
 
-    def local_store(self, w: Waves, instruction: Decoded, address, lanes, width: int) -> None:
+    def local_store(self, w: Waves, instruction: Decoded, address, lanes, width: int, words) -> None:
         if self._races:
-            self._races.local_store(w, instruction, address, lanes, width)
+            self._races.local_store(w, instruction, address, lanes, width, words)
 
     def local_atomic(self, w: Waves, instruction: Decoded, address, lanes, width: int) -> None:
         if self._races:

@@ -127,10 +127,11 @@ class Profile(Watcher):
     def local_load(self, w: Waves, instruction: Decoded, address, lanes, width: int) -> None:
         self._local(instruction, address, lanes, width, reads=True)
 
-    def local_store(self, w: Waves, instruction: Decoded, address, lanes, width: int) -> None:
+    def local_store(self, w: Waves, instruction: Decoded, address, lanes, width: int, words) -> None:
         self._local(instruction, address, lanes, width, reads=False)
 
-    local_atomic = local_store
+    def local_atomic(self, w: Waves, instruction: Decoded, address, lanes, width: int) -> None:
+        self._local(instruction, address, lanes, width, reads=False)
 
     def _local(self, instruction: Decoded, address: np.ndarray, lanes, width: int, reads: bool) -> None:
         if lanes is None:

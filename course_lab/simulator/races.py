@@ -2,7 +2,8 @@
 
 What each wave has read and written since the last barrier is remembered by cell, one byte a wave that tells which
 instruction did it: a wave sets its own byte, and sees those of the others by reading all of them as one number.
-Atomic accesses order themselves and are left out.
+Atomic accesses order themselves and are left out, and so are waves that write the same value with one instruction, as
+compilers let them where several hold a copy.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import numpy as np
 from course_lab.amd import isa
 from course_lab.simulator import faults
 from course_lab.simulator.notes import Notes
+from course_lab.simulator.numbers import U32
 from course_lab.simulator.program import Decoded, Program
 from course_lab.simulator.state import Watcher
 
@@ -67,7 +69,7 @@ class Races(Watcher):
             if np.count_nonzero(self._writers[2 * cell] & self._other_writers[wave]):
                 self._report(w, instruction, address, lanes, width, "reads")
 
-    def local_store(self, w, instruction: Decoded, address: np.ndarray, lanes, width: int) -> None:
+    def local_store(self, w, instruction: Decoded, address: np.ndarray, lanes, width: int, words) -> None:
         places = self._places(w, instruction, address, lanes, width)
         if places is None:
             return
@@ -75,8 +77,10 @@ class Races(Watcher):
         self._ever.reshape(-1)[cell] = True
         if self._waves > 1:
             self._touched.reshape(-1)[cell * (2 * self._columns) + wave] = self._numbers[instruction]
-            if np.count_nonzero(self._both[cell] & self._others[wave]):
-                self._report(w, instruction, address, lanes, width, "writes")
+            meet = np.count_nonzero(self._both[cell] & self._others[wave])
+            if meet and not self.notes.has("race", instruction):
+                lost = self._lost(w, instruction, address, lanes, width, words)
+                self._report(w, instruction, address, lanes, width, "writes", lost)
 
     def local_atomic(self, w, instruction: Decoded, address: np.ndarray, lanes, width: int) -> None:
         places = self._places(w, instruction, address, lanes, width)
@@ -167,18 +171,37 @@ class Races(Watcher):
         first = address // self._unit
         return 0 if self._alike else group, slice(first, first + max(1, width // self._unit)), own
 
-    def _report(self, w, instruction: Decoded, address, lanes, width: int, does: str) -> None:
-        """The first lane whose bytes another wave has touched in this interval."""
-        if self.notes.has("race", instruction):
-            return
+    def _lost(self, w, instruction: Decoded, address, lanes, width: int, words) -> tuple[np.ndarray, np.ndarray]:
+        """Which lanes write another value than was there, and which than stays there, for some lane wrote it after."""
+        bits = U32((1 << 8 * min(width, 4)) - 1)
+
+        def differs() -> np.ndarray:
+            there = w.lds.read(w, instruction, address, width)
+            return np.logical_or.reduce([(a ^ b) & bits != 0 for a, b in zip(there, words)])
+
+        before = differs()
+        w.lds.write(w, instruction, address, words, width)  # once more afterwards, to the same effect
+        return before, differs()
+
+    def _report(self, w, instruction: Decoded, address, lanes, width: int, does: str, lost=None) -> None:
+        """The first lane whose bytes another wave has touched in this interval.
+
+        lost: of a write, see `_lost`; several waves may write the same value.
+        """
+        number = self._numbers[instruction]
         for wave, lane in np.argwhere(_inside(address, lanes, width, self._size)):
             group, cells, own = self._group_and_cells(w, int(wave), int(address[wave, lane]), width)
             touched = self._touched[group, cells].reshape(-1, 2, self._columns).copy()
             touched[:, :, own] = 0
-            if does == "reads":
+            if lost is None:
                 touched[:, 1] = 0
+            elif not lost[1][wave, lane]:
+                same = touched[:, 0] == number if lost[0][wave, lane] else True
+                touched[:, 0] = np.where(same, 0, touched[:, 0])
             if touched.any():
                 break
+        else:
+            return
         cell, reads, other = (int(i) for i in np.argwhere(touched)[0])
         earlier = self._names[touched[cell, reads, other] - 1]
         byte = (cells.start + cell) * self._unit

@@ -342,7 +342,7 @@ class _Recorder(Watcher):
     def local_load(self, w: Waves, instruction: Decoded, address, lanes, width: int) -> None:
         self._lds_access(w, "load", address, width, lanes)
 
-    def local_store(self, w: Waves, instruction: Decoded, address, lanes, width: int) -> None:
+    def local_store(self, w: Waves, instruction: Decoded, address, lanes, width: int, words) -> None:
         self._lds_access(w, "store", address, width, lanes)
 
     def local_atomic(self, w: Waves, instruction: Decoded, address, lanes, width: int) -> None:

@@ -15,7 +15,7 @@ from course_lab.simulator.operands import VCC, Operand
 from course_lab.simulator.program import Decoded, Program, is_end, is_jump
 
 _ALL_READ = re.compile(
-    r"(global|buffer|flat|scratch)_store|ds_(write|store)|s_(cmp|bitcmp|cbranch|branch|waitcnt|barrier)|\w+_cmpx_"
+    r"(global|buffer|flat)_store|ds_(write|store)|s_(cmp|bitcmp|cbranch|branch|waitcnt|barrier)|\w+_cmpx_"
 )
 _ATOMIC = re.compile(r"(global|buffer|flat)_atomic|ds_(add|sub|inc|dec|max|min|and|or|xor|cmpst|cmpstore)_(?!.*rtn)")
 _READ_TOO = re.compile(r"v_(pk_|dual_)?(fmac|mac|fmaak|dot\w*c)_|v_\w*swap")  # the destination is a source as well
@@ -82,6 +82,9 @@ def _roles(instruction: Decoded) -> tuple[list[Operand], list[Operand]]:
         reads, writes = _roles(instruction.modifiers["second"])
         kept = operands[:1] if _READ_TOO.match(name) else []
         return [*kept, *operands[1:], *reads], [*operands[:1], *writes]
+    if name.startswith("v_writelane") or instruction.kind == "scratch" and "store" in name:
+        # registers are saved by the pair or by four, and some of these may hold nothing
+        return [], operands[:1] if name.startswith("v_") else []
     returns = any(flag in instruction.modifiers for flag in _RETURNS) or "th" in instruction.modifiers
     if _ALL_READ.match(name) or "lds" in instruction.modifiers or _ATOMIC.match(name) and not returns:
         return operands, []

@@ -256,7 +256,7 @@ def _load_to_lds(instruction: Decoded, address: Address, width: int) -> Step:
             words = [np.where(inside, word, U32(0)) for word in words]
         place = (w.S[:, M0 : M0 + 1] & U32(0x3FFFF)).astype(I64) + constant + np.arange(w.lanes) * width
         for watcher in w.watchers:
-            watcher.local_store(w, instruction, place, w.mask, width)
+            watcher.local_store(w, instruction, place, w.mask, width, words)
         w.lds.write(w, instruction, place, words, width)
 
     return run

@@ -57,7 +57,7 @@ def _load(w, instruction: Decoded, address: np.ndarray, width: int) -> list[np.n
 def store(w, instruction: Decoded, address: np.ndarray, words: list[np.ndarray], width: int) -> None:
     """Write the words of the active lanes to LDS."""
     for watcher in w.watchers:
-        watcher.local_store(w, instruction, address, w.mask, width)
+        watcher.local_store(w, instruction, address, w.mask, width, words)
     w.lds.write(w, instruction, address, words, width)
 
 

@@ -89,6 +89,22 @@ def test_a_wide_read_across_the_cells_of_wide_writes():
     assert note.startswith("lane 63 of wave 0 of program 0 reads byte 1024 of LDS, which wave 1 wrote")
 
 
+def test_two_waves_write_the_same_value():
+    code = """v_and_b32 v1, 63, v0
+        v_lshlrev_b32 v1, 2, v1
+        v_mov_b32 v2, {value}
+        ds_write_{width} v1, v2
+        ds_write_{width} v1, v2"""
+    for width in ("b32", "b16"):
+        assert launch(code.format(value=5, width=width), lds=256, waves=2).wrong == ()
+        notes = launch(code.format(value="v0", width=width), lds=256, waves=2).wrong
+        assert [note.partition("of LDS")[2][:20] for note in notes] == [", which wave 1 wrote"] * 2
+    only_wave_0 = "\nv_mov_b32 v2, 6\nv_cmp_gt_u32 vcc, 64, v0\ns_and_b64 exec, exec, vcc\n"
+    other = code.format(value=5, width="b32") + only_wave_0 + "ds_write_b32 v1, v2 offset:0"
+    (note,) = launch(other, lds=256, waves=2).wrong
+    assert note.endswith("First `ds_write_b32 v1, v2`, then `ds_write_b32 v1, v2 offset:0`.")
+
+
 @triton.jit
 def sum_kernel(x_ptr, out_ptr, BLOCK: tl.constexpr):
     tl.store(out_ptr + tl.program_id(0), tl.sum(tl.load(x_ptr + tl.program_id(0) * BLOCK + tl.arange(0, BLOCK))))
