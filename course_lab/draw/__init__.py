@@ -5,6 +5,7 @@ gives the same facts as text.
 """
 
 from course_lab.draw.bars import bytes_bar
+from course_lab.draw.causal_map import causal_map
 from course_lab.draw.frames import Frames
 from course_lab.draw.lanes import cache_lines, lanes
 from course_lab.draw.program_map import Piece, program_map
@@ -21,6 +22,7 @@ __all__ = [
     "Point",
     "bytes_bar",
     "cache_lines",
+    "causal_map",
     "lanes",
     "program_map",
     "reduction",
