@@ -11,12 +11,13 @@ PYTEST := $(BIN)/python -m pytest -q
 NBVAL := $(PYTEST) --nbval -n 2 --dist loadfile
 LAB := $(BIN)/jupyter lab --ServerApp.root_dir="$(CURDIR)" --LabApp.default_url=/lab/tree/notebooks/00_start_here.ipynb
 export TORCH ROCM
+test test-full test-simulator: export OMP_NUM_THREADS = 1  # pytest-xdist has a process for each core already
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lab test test-full test-gpu lessons lint clean
+.PHONY: help setup lab test test-full test-simulator test-gpu lessons lint clean
 
 help:  ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
 
 setup:  ## install everything into .venv; quick when nothing has changed
 	@$(PYTHON) scripts/setup.py
@@ -25,18 +26,21 @@ lab: setup  ## open the course in JupyterLab
 	@$(BIN)/jupyter trust notebooks/*.ipynb solutions/*.ipynb >/dev/null  # or JupyterLab hides the stored pictures
 	@$(LAB) --port=$(PORT) $(if $(filter no,$(BROWSER)),--no-browser) $(if $(filter 0,$(shell id -u)),--allow-root)
 
-test: setup lint  ## the whole test suite but the slow tests
+test: setup lint  ## the whole test suite but the slow tests: units, mutants, notebooks
 	$(PYTEST) -n 2 tests
 	$(PYTEST) exercises
 	$(NBVAL) notebooks solutions
-	$(BIN)/course build --check
-	$(BIN)/course mutants
 
 test-full: test  ## also the slow tests
 	$(PYTEST) -n 2 -m slow tests
 
-test-gpu: setup  ## only the tests that need a GPU
-	$(PYTEST) -m gpu tests
+test-simulator: setup  ## every kernel on every simulated GPU: errors, speed; minutes
+	$(PYTEST) -n 2 -m "slow or not slow" tests/lab/simulator
+	$(BIN)/python -m course_lab.simulator.survey
+
+test-gpu: setup  ## the kernels' tests, slow ones too, on this machine's GPU
+	$(PYTEST) -n 8 --gpu -m "slow or not slow" tests/kernels --ignore=tests/kernels/test_amd_code.py
+	$(PYTEST) --gpu -m gpu tests/lab
 
 lessons: setup  ## build notebooks/, exercises/ and solutions/ from course_lessons/
 	$(BIN)/course build

@@ -5,6 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import torch
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--gpu", action="store_true", help="Fail at once where PyTorch finds no GPU.")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("gpu") and not torch.cuda.is_available():
+        raise pytest.UsageError("--gpu: PyTorch finds no GPU here; `course doctor` says why. Leave the option out.")
 
 
 @pytest.fixture

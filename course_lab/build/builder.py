@@ -18,7 +18,7 @@ from pathlib import Path
 from nbformat import NotebookNode
 
 from course_lab import lessons
-from course_lab.build import assemble, compare, learner, outputs, overview, rules
+from course_lab.build import assemble, compare, learner, outputs, overview, pages, rules
 from course_lab.build.execute import execute
 from course_lab.build.files import BuildError, back_up, place, to_text, write
 from course_lab.lessons import Lesson, LessonError
@@ -81,6 +81,8 @@ def build(
         job.lesson(lesson)
     for folder in sorted({lesson.path.parent for lesson in chosen if _has_source(lesson)}):
         job.overview(folder)
+    if only is None:
+        job.pages()
     return report
 
 
@@ -123,6 +125,11 @@ class _Job:
         except _BROKEN as error:
             if str(error) not in self.report.problems:
                 self.report.warnings.append(f"{short(path)} was not renewed: {error}")
+
+    def pages(self) -> None:
+        """Write what pages of the repository say from stored results."""
+        for path, text in pages.pages():
+            self._store(path, text)
 
     def _lesson(self, lesson: Lesson) -> None:
         self._executed(lesson, assemble.lesson_notebook(lesson), lesson.notebook("notebooks"), strict=False)

@@ -255,6 +255,26 @@ def stored() -> Survey:
     return Survey([Error(**row) for row in rows["errors"]], [Speed(**row) for row in rows["speeds"]])
 
 
+def summary(survey: Survey) -> str:
+    """Markdown: for each target the worst error of all cases in each dtype; one sentence on speed."""
+    dtypes = list(dict.fromkeys(one.dtype for one in survey.errors))
+    lines = [f"| target | cases | {' | '.join(dtypes)} |", f"|---|---|{'---|' * len(dtypes)}"]
+    for arch in dict.fromkeys(one.arch for one in survey.errors):
+        mine = [one for one in survey.errors if one.arch == arch]
+        worst = [max(one.worst for one in mine if one.dtype == dtype) for dtype in dtypes]
+        cells = " | ".join(f"{value:.2g}" for value in worst)
+        lines.append(f"| {arch} | {len({one.case for one in mine})} | {cells} |")
+    ratios = sorted((speed.ratio, speed.case) for speed in survey.speeds)
+    lowest, highest = ratios[0], ratios[-1]
+    middle = ratios[len(ratios) // 2][0]
+    lines += [
+        "",
+        f"Launches of 64 programs and more run {middle:.0f} times as fast as in Triton's interpreter (the median of "
+        f"{len(ratios)} kernels; from {lowest[0]:.0f} times for `{lowest[1]}` to {highest[0]:.0f} for `{highest[1]}`).",
+    ]
+    return "\n".join(lines)
+
+
 def table(survey: Survey) -> str:
     """Markdown: for each case the worst error of all targets in each dtype, and the ratio of speeds."""
     ratios = {speed.case: speed.ratio for speed in survey.speeds}

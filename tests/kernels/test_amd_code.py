@@ -61,6 +61,16 @@ def launch_quant(rows: int, cols: int, dtype: torch.dtype, fp8: torch.dtype) -> 
     quant.act_mul_fp8_quant_forward(gated, "gelu", 128, fp8)
 
 
+SHORT_ROW = 256  # columns: a weight this long is less than a vector of 16 bytes a lane
+
+
+def may_be_narrow(name: str, access: str, cols: int) -> bool:
+    """The weight of short rows; sums that are kept in float32 and rounded when they are stored."""
+    if "_load_" in access:
+        return cols < SHORT_ROW
+    return name == "column_sum_kernel" or "backward" in name
+
+
 def check(recorded, cols):
     """Every recorded launch on rows of this width: no spill, wide loads where rows are aligned."""
     for kernel, compiled in recorded.compiled():
@@ -70,9 +80,10 @@ def check(recorded, cols):
             continue  # every other row begins off a 16-byte boundary: no wide load is possible
         assert WIDE.search(code), name
         if "fp8" not in name:  # stores a byte where it loads two or four
-            assert not NARROW.search(code), f"{name}: {NARROW.search(code)[0]}"
+            narrow = {found for found in NARROW.findall(code) if not may_be_narrow(name, found, cols)}
+            assert not narrow, f"{name}: {narrow}"
             singles = SINGLE.findall(code)  # a row's first element or its statistics, a column's sum; never a tile
-            assert len(singles) <= 5, f"{name}: {singles}"
+            assert len(singles) <= 5 or cols < SHORT_ROW, f"{name}: {singles}"
 
 
 @pytest.mark.parametrize(("rows", "cols"), [(4096, 576), (2, 131072)], ids=["576", "131072"])

@@ -1,0 +1,28 @@
+"""Pages made from stored results."""
+
+from course_lab.build import pages
+from course_lab.simulator import survey
+
+
+def test_the_pages_of_the_repository_agree_with_the_results():
+    for path, text in pages.pages():
+        assert path.read_text(encoding="utf-8") == text, f"{path.name}: run `make lessons`"
+
+
+def test_only_what_stands_between_the_marks_changes():
+    text = "a\n<!-- x: written by `course build` -->\nold\n<!-- x: end -->\nb\n"
+    assert pages.between("x", "new", text) == text.replace("old", "new")
+    assert pages.between("y", "new", text) == text
+
+
+def test_a_summary_names_the_worst_of_each_target():
+    errors = [survey.Error("a", "gfx942", "float32", 1.0), survey.Error("b", "gfx942", "float32", 3.0)]
+    speeds = [survey.Speed("a", 1.0, 9.0), survey.Speed("b", 1.0, 20.0), survey.Speed("c", 2.0, 4.0)]
+    text = survey.summary(survey.Survey(errors, speeds))
+    assert "| gfx942 | 2 | 3 |" in text
+    assert "9 times as fast" in text and "from 2 times for `c` to 20 for `b`" in text
+    assert "| `b` | 1 | 3 | 20 |" in survey.table(survey.Survey(errors, speeds))
+
+
+def test_without_a_readme_there_are_no_pages(tmp_path):
+    assert list(pages.pages(tmp_path)) == []
