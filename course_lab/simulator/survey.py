@@ -7,6 +7,7 @@ does it, and the README's table is made from it.
 from __future__ import annotations
 
 import json
+import textwrap
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
@@ -267,11 +268,11 @@ def summary(survey: Survey) -> str:
     ratios = sorted((speed.ratio, speed.case) for speed in survey.speeds)
     lowest, highest = ratios[0], ratios[-1]
     middle = ratios[len(ratios) // 2][0]
-    lines += [
-        "",
+    speed = (
         f"Launches of 64 programs and more run {middle:.0f} times as fast as in Triton's interpreter (the median of "
-        f"{len(ratios)} kernels; from {lowest[0]:.0f} times for `{lowest[1]}` to {highest[0]:.0f} for `{highest[1]}`).",
-    ]
+        f"{len(ratios)} kernels; from {lowest[0]:.0f} times for `{lowest[1]}` to {highest[0]:.0f} for `{highest[1]}`)."
+    )
+    lines += ["", textwrap.fill(speed, 120)]
     return "\n".join(lines)
 
 
