@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
@@ -165,6 +166,18 @@ def _amd_of_file(target: str, arch: str, against: str, listing: bool, count: boo
         print(compare(report, other.get(name) or beside) if against else report)
         if listing:
             print(f"\n{report.listing()}")
+
+
+@app.command()
+def report(
+    output: Annotated[Path, typer.Option(help="The file to write.")] = Path("course-report.md"),
+    tests: Annotated[bool, typer.Option(help="Run the tests that need a GPU, where there is one: minutes.")] = True,
+) -> None:
+    """Write one file on this machine, its GPU and how the course runs on it, for you to read and send."""
+    from course_lab import owner_report
+
+    output.write_text(owner_report.as_markdown(owner_report.collect(tests)), encoding="utf-8")
+    print(f"Written: {output}. It names hardware and versions, and no user, host or path. Read it before you send it.")
 
 
 @app.command()

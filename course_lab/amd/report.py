@@ -206,7 +206,7 @@ def amd_report(
     values.apply_defaults()
     if count:
         options = {**kwargs, "num_warps": num_warps, "num_stages": num_stages}
-        return replace(report, work=_simulated(kernel, grid, args, options, arch, counted_bytes))
+        return replace(report, work=_simulated(kernel, grid, args, options, arch))
     waves = works.waves(grid, values.arguments, num_warps)
     tensors = _tensors(values.arguments.values())
     lanes, code = report.limits.wave_size, report.program.instructions
@@ -223,16 +223,13 @@ def _tensors(values: Iterable[Any]) -> list[torch.Tensor]:
     return [value for value in values if isinstance(value, torch.Tensor)]
 
 
-def _simulated(
-    kernel: Any, grid: Any, args: tuple, kwargs: Mapping[str, Any], arch: str, counted_bytes: int | None
-) -> works.Work:
+def _simulated(kernel: Any, grid: Any, args: tuple, kwargs: Mapping[str, Any], arch: str) -> works.Work:
     """The work of a launch, by running it on the simulator with copies of its tensors."""
     from course_lab.simulator import simulate
 
     copies = [_copy(value) for value in args]
     named = {name: _copy(value) for name, value in kwargs.items()}
-    run = simulate(kernel, grid, copies, arch=arch, **named)
-    return works.of_run(run, _tensors([*copies, *named.values()]), counted_bytes)
+    return works.of_run(simulate(kernel, grid, copies, arch=arch, **named))
 
 
 def _copy(value: Any) -> Any:

@@ -112,15 +112,13 @@ def estimated(
     return Work(*_bytes(tensors, counted_bytes), vector, matrix, unit, _CODE_ONCE)
 
 
-def of_run(run: Run, tensors: Iterable[torch.Tensor], counted_bytes: int | None) -> Work:
-    """The work of a simulated launch; arguments as for `estimated`."""
+def of_run(run: Run) -> Work:
+    """The work of a simulated launch that was profiled."""
     code, lanes = run.program.instructions, run.program.lanes
     times = ((int(count), code[b.start : b.stop]) for b, count in zip(run.program.blocks, run.executed))
     vector, matrix, unit = _sum((flops_of(one.text, lanes), count) for count, block in times for one in block)
-    if hasattr(type(run), "loads"):  # else this simulator counts instructions, but no bytes
-        least = sum(moved.least for moved in (run.loads, run.stores, run.atomics))
-        return Work(least, _SIMULATED, vector, matrix, unit, _SIMULATED)
-    return Work(*_bytes(tensors, counted_bytes), vector, matrix, unit, _SIMULATED)
+    least = sum(moved.least for moved in (run.loads, run.stores, run.atomics))
+    return Work(least, _SIMULATED, vector, matrix, unit, _SIMULATED)
 
 
 def _sum(parts: Iterable[tuple[tuple[int, int, str], int]]) -> tuple[int, int, str]:
