@@ -13,6 +13,7 @@ from course_lab.draw.program_map import Piece, program_map
 from course_lab.draw.reduction import reduction
 from course_lab.draw.reuse import reuse_map
 from course_lab.draw.roofline import Point, roofline
+from course_lab.draw.rope_pairs import rope_pairs
 from course_lab.draw.svg import Picture
 from course_lab.draw.tile_walk import tile_walk
 
@@ -30,5 +31,6 @@ __all__ = [
     "reduction",
     "reuse_map",
     "roofline",
+    "rope_pairs",
     "tile_walk",
 ]

@@ -91,10 +91,15 @@ class Canvas:
             x, y, width, height, f'fill="url(#course-hatch)" stroke="{style.QUIET}" stroke-dasharray="3 2"', title
         )
 
-    def dot(self, x: float, y: float, colour: str, filled: bool, title: str = "") -> None:
+    def circle(self, x: float, y: float, radius: float, kind: str = "l") -> None:
+        """A circle that is only a rim."""
+        self.parts.append(f'<circle cx="{number(x)}" cy="{number(y)}" r="{number(radius)}" class="{kind}"/>')
+        self.grow(y + radius + 1)
+
+    def dot(self, x: float, y: float, colour: str, filled: bool, title: str = "", radius: float = 5) -> None:
         """A point of a plot; hollow when it is not measured."""
         paint = f'fill="{colour}"' if filled else 'style="fill:var(--c-bg)"'
-        where = f'cx="{number(x)}" cy="{number(y)}" r="5"'
+        where = f'cx="{number(x)}" cy="{number(y)}" r="{number(radius)}"'
         tip = f"<title>{escape(title)}</title>"
         self.parts.append(f'<circle {where} {paint} stroke="{colour}" stroke-width="2">{tip}</circle>')
         self.grow(y + 6)
