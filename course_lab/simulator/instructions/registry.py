@@ -78,7 +78,7 @@ class _Unknown:
 
 def build(instruction: Decoded, target: Target) -> Step:
     """The function that executes one instruction on the waves; of an unknown one, a function that says so."""
-    name = instruction.mnemonic.removesuffix("_dpp")
+    name = instruction.mnemonic.removesuffix("_dpp").removesuffix("_e64")
     for pattern, newer in _NEWER_NAMES:
         name = pattern.sub(newer, name)
     if _NOTHING.fullmatch(name):

@@ -95,6 +95,15 @@ def test_dpp_may_write_the_register_that_it_reads():
     assert w.V[2, 0].tolist() == [int(VALUES[i - 1 if i % 16 else i]) for i in range(64)]
 
 
+def test_dpp_of_an_addition_with_carry():
+    values = VALUES[:32]
+    text = "v_add_co_u32_e64_dpp v10, vcc_lo, v2, v4 row_shr:1 row_mask:0xf bank_mask:0xf bound_ctrl:1"
+    w = execute(text, arch="gfx1100", V={2: values, 4: OTHER[:32]})
+    totals = [(int(values[i - 1]) if i % 16 else 0) + int(OTHER[i]) for i in range(32)]
+    assert w.V[10, 0].tolist() == [total % 2**32 for total in totals]
+    assert w.lane_mask(VCC)[0].tolist() == [total >= 2**32 for total in totals]
+
+
 def test_a_sum_over_the_wave_by_dpp():
     """The chain that Triton emits for tl.sum on gfx9."""
     steps = [f"v_add_u32_dpp v2, v2, v2 row_shr:{n} row_mask:0xf bank_mask:0xf bound_ctrl:1" for n in (1, 2, 4, 8)]
