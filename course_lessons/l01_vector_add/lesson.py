@@ -22,7 +22,7 @@ import triton.language as tl
 
 import course_lab
 from course_kernels import reference
-from course_lab import amd_report, bench, draw, eager, engines, guard, hardware, model, my_kernel, trace
+from course_lab import amd_report, bench, draw, eager, engines, guard, hardware, model, my_kernel, simulator, trace
 
 llm = model.load(device="cpu")  # on the CPU, so that every launch below can be watched
 
@@ -485,7 +485,33 @@ draw.cache_lines(first_wave(576))
 # Each lane needs a line of its own, and uses 4 bytes of 128. The code looks almost the same as before, and it moves 32
 # times as many bytes. (Caches help if some other program needs the rest of the line soon. Do not count on it.)
 #
-# The compiler cannot repair that, but it tells you:
+# The pictures show one access of one wave. For a whole launch, let the simulator of lesson 00 count. It executes the
+# machine code of an MI300X, so it sees every address of every lane. With `BLOCK=256` the four waves of a program have
+# one element for each lane, as in the pictures.
+#
+# **Predict.** 1024 elements of 4 bytes each: how many lines at stride 1? At stride 2? At stride 576?
+
+# %% tags=["nbval-ignore-output"]
+print("stride  bytes asked for  lines  bytes of these lines  used")
+for stride in (1, 2, 576):
+    run = simulator.simulate(strided_copy_kernel, (4,), (matrix, out, stride, 1024), BLOCK=256, arch="gfx942")
+    asked, fetched = run.loads.bytes, 128 * run.loads.lines
+    assert asked == 4096 and run.loads.lines == min(32 * stride, 1024)
+    print(f"{stride:6}  {asked:15,}  {run.loads.lines:5,}  {fetched:20,}  {asked / fetched:4.0%}")
+
+# %% [markdown]
+# The lanes ask for the same 4096 bytes each time. The lines that must come grow from 32 to 1024. And the run knows
+# which line of the *kernel* asked for them. Look at the last sentence of its report:
+
+# %% tags=["nbval-ignore-output"]
+assert any("neighbouring lanes should have neighbouring elements" in note for note in run.slow)
+run
+
+# %% [markdown]
+# (Segments are halves of lines, the smallest piece that the report counts.) Remember what this is: exact counts, and no
+# clock. How much of the loss the caches of a real GPU make up for, only a real GPU can tell.
+#
+# The compiler cannot repair the stride, but you see it in the machine code:
 
 # %% tags=["nbval-ignore-output"]
 for stride in (1, 2, 576):

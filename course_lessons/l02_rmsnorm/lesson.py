@@ -289,9 +289,24 @@ for name, r in (("four waves", report), ("one wave", one_wave)):
 assert one_wave.lds == 0 and "barrier" not in one_wave.mix and one_wave.vgprs > report.vgprs
 
 # %% [markdown]
-# **Why.** One wave needs no LDS and no barrier. In exchange each lane holds 16 elements instead of 4, hence more
-# registers and more loads in flight. For short rows one wave is often the better choice. The course's kernels choose by
-# the width of the row, in one place: `course_kernels/launch.py`.
+# One wave needs no LDS and no barrier. What does it save besides? Let the simulator count every instruction that a wave
+# executes, for the same eight rows:
+
+# %% tags=["nbval-ignore-output"]
+print("waves a row  instructions  of these in the line with tl.sum  at a barrier  bytes through LDS")
+for num_warps in (1, 2, 4, 8):
+    launch = simulator.simulate(rms_norm_kernel, (8,), arguments, BLOCK=1024, num_warps=num_warps, arch="gfx942")
+    (line,) = (line for line in launch.by_line if "tl.sum" in line.text)
+    barriers = line.kinds.get("barrier", 0)
+    print(f"{num_warps:11}  {launch.instructions:12,}  {line.instructions:32,}  {barriers:12}  {launch.lds.bytes:17,}")
+    assert launch.lds.conflicts == 0 and launch.loads.bytes == 2 * eight.nbytes
+
+# %% [markdown]
+# **Why.** The bytes from memory are the same each time. But every wave climbs the whole ladder of additions by itself,
+# however few elements it has, so twice the waves is nearly twice the work for `tl.sum`. In exchange one wave holds 16
+# elements a lane instead of 4, hence more registers and more loads in flight, and long rows need many lanes. For short
+# rows one wave is often the better choice. The course's kernels choose by the width of the row, in one place:
+# `course_kernels/launch.py`.
 #
 # ## Rung 3: what the idle lanes hold
 #
