@@ -254,10 +254,9 @@ def _numbers(program: Program) -> tuple[dict[Decoded, int], list[Decoded]]:
 
 @lru_cache(maxsize=128)
 def _unit(program: Program) -> int:
-    """The largest cell that no access shares with another: bytes of the narrowest, if offsets are multiples of it."""
+    """Bytes of the narrowest access: cells of that size make it, and the wider ones, whole cells."""
     unit = 16
     for instruction in filter(_touches_lds, program.instructions):
         twice = 2 if isa.TWO_AT_ONCE.match(instruction.mnemonic) else 1
-        width = isa.width(instruction.mnemonic) // 8 // twice
-        unit = math.gcd(unit, width or 1, instruction.modifiers.get("offset", 0))
+        unit = math.gcd(unit, isa.width(instruction.mnemonic) // 8 // twice or 1)
     return unit

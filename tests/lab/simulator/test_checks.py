@@ -100,6 +100,8 @@ def test_two_waves_write_the_same_value():
         notes = launch(code.format(value="v0", width=width), lds=256, waves=2).wrong
         assert [note.partition("of LDS")[2][:20] for note in notes] == [", which wave 1 wrote"] * 2
     only_wave_0 = "\nv_mov_b32 v2, 6\nv_cmp_gt_u32 vcc, 64, v0\ns_and_b64 exec, exec, vcc\n"
+    again = code.format(value=5, width="b32") + only_wave_0.replace("v2, 6", "v2, 5") + "ds_write_b32 v1, v2"
+    assert launch(again, lds=256, waves=2).wrong == ()
     other = code.format(value=5, width="b32") + only_wave_0 + "ds_write_b32 v1, v2 offset:0"
     (note,) = launch(other, lds=256, waves=2).wrong
     assert note.endswith("First `ds_write_b32 v1, v2`, then `ds_write_b32 v1, v2 offset:0`.")
@@ -119,6 +121,13 @@ def test_a_compiled_sum_without_its_barriers(arch, num_warps):
     assert execute(compiled, grid, values).wrong == ()
     without = dataclasses.replace(compiled, asm=re.sub(r"\ts_barrier.*\n", "", compiled.asm))
     assert any("with no barrier between" in note for note in execute(without, grid, values).wrong)
+
+
+def test_a_barrier_that_one_program_passes_and_another_does_not():
+    code = EXCHANGE.format(barrier="s_cmp_eq_u32 s2, {first}\ns_cbranch_scc1 .LBB0_1\ns_barrier\n.LBB0_1:")
+    assert launch(code.format(first=9), lds=512, waves=2, grid=3).wrong == ()
+    (note,) = launch(code.format(first=1), lds=512, waves=2, grid=3).wrong
+    assert note.startswith("lane 0 of wave 0 of program 1 reads byte 256 of LDS (line 8), which wave 1 wrote (line 7)")
 
 
 def test_atomics_in_lds_do_not_race():
@@ -205,7 +214,7 @@ def test_the_gap_between_rows(arch):
     torch.testing.assert_close(out[:, :48], x, atol=0, rtol=0)
     sentence = r"of program 0 loads element 48 of x_ptr, between the rows of its 192 elements .*line \d+: x = tl.load"
     with pytest.raises(IllegalAccess, match=sentence):
-        simulate(rows_kernel, (4,), (x, out), STRIDE=64, COLS=64, BLOCK=64, num_warps=1, arch=arch)
+        simulate(rows_kernel, (3,), (x, out), STRIDE=64, COLS=64, BLOCK=64, num_warps=1, arch=arch)
 
 
 def test_two_tensors_in_one_storage():

@@ -98,6 +98,7 @@ def test_an_atomic_counts_once_however_many_lanes_meet():
     )
     assert out.tolist() == [64, 0]
     assert (run.atomics.accesses, run.atomics.bytes, run.atomics.least, run.atomics.segments) == (1, 256, 4, 1)
+    assert run.atomics.coalescing == 1.0
     assert (run.loads.bytes, run.stores.bytes) == (0, 0)
 
 
@@ -110,6 +111,7 @@ def test_an_atomic_counts_once_however_many_lanes_meet():
         (np.arange(64) * 0 + 60, 8, 2),  # one place across an edge, for all
         (np.arange(64) % 2 * 4096, 4, 2),
         (np.arange(64) * 16, 16, 16),
+        (np.arange(64) * 128, 4, 64),
         (np.arange(64) * 48 + 8, 8, 48),
     ],
 )
