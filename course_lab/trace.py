@@ -9,14 +9,14 @@ launch.amd_report(arch="gfx942")      # the machine code for these arguments
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import torch
 
-from course_kernels._triton import hooks
+from course_kernels._triton import hooks, variables
 from course_kernels._triton.hooks import Access
 from course_lab import hardware, style
 from course_lab.draw import Picture, Piece, program_map
@@ -25,13 +25,14 @@ from course_lab.draw.layout import Layout, span
 MAX_LANES = 1 << 22  # lanes whose accesses are kept, in one `with` block; the ledger counts on
 
 
-def trace(max_lanes: int = MAX_LANES) -> Trace:
+def trace(max_lanes: int = MAX_LANES, watch: Sequence[str] = ()) -> Trace:
     """Record the launches inside a `with` block. Works for kernels on CPU tensors, which are interpreted.
 
     Args:
         max_lanes: beyond so many lanes accesses are counted in the ledger, but no longer kept for pictures.
+        watch: names of the kernel's variables whose numbers are kept at each access, in `launch.watched`.
     """
-    return Trace(max_lanes)
+    return Trace(max_lanes, tuple(watch))
 
 
 # ---- counting --------------------------------------------------------------------------------------------------------
@@ -192,13 +193,15 @@ class TracedLaunch:
     """One launch: `name`, `grid`, `args` (name -> value as given), and what it did.
 
     accesses: each load, store and atomic, in order (see `course_kernels._triton.hooks.Access`). left_out: how many more
-    there were than were kept. masked_everywhere: lanes of accesses that were masked off as a whole.
+    there were than were kept. masked_everywhere: lanes of accesses that were masked off as a whole. watched: for each
+    of the accesses the numbers that the watched variables held at that moment, by name, as far as they existed.
     """
 
     launch: hooks.Launch
     accesses: list[Access] = field(default_factory=list)
     left_out: int = 0
     masked_everywhere: int = 0
+    watched: list[dict[str, np.ndarray]] = field(default_factory=list)
     _counts: dict[str, _Counts] = field(default_factory=dict, repr=False)
 
     @property
@@ -313,8 +316,9 @@ class TracedLaunch:
 class Trace:
     """The launches of a `with trace()` block. What is asked of it is asked of the first; `[i]` selects another."""
 
-    def __init__(self, max_lanes: int) -> None:
+    def __init__(self, max_lanes: int, watch: tuple[str, ...] = ()) -> None:
         self.launches: list[TracedLaunch] = []
+        self.watch = watch
         self._room = max_lanes
         self._observing: Any = None
 
@@ -372,6 +376,7 @@ class _Observer:
             return
         self.owner._room -= access.mask.size
         current.accesses.append(access)
+        current.watched.append(variables.values(self.owner.watch))
 
 
 # ---- accesses as pieces of a picture ---------------------------------------------------------------------------------

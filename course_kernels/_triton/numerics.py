@@ -59,7 +59,7 @@ def _is_bf16_bits(handle) -> bool:
     )
 
 
-def _widen(handle):
+def widen(handle):
     """bfloat16 bits as float32; anything else unchanged."""
     if not _is_bf16_bits(handle):
         return handle
@@ -76,15 +76,15 @@ def _repaired_binary(stock):
         if op in _BITWISE or not (_is_bf16_bits(lhs) or _is_bf16_bits(rhs)):
             return stock(self, lhs, rhs, op)
         if op in _COMPARISONS:
-            return TensorHandle(op(_widen(lhs).data, _widen(rhs).data), tl.int1)
-        return _round(stock(self, _widen(lhs), _widen(rhs), op))
+            return TensorHandle(op(widen(lhs).data, widen(rhs).data), tl.int1)
+        return _round(stock(self, widen(lhs), widen(rhs), op))
 
     return binary_op
 
 
 def _repaired_unary(stock):
     def unary_op(self, arg, op):
-        return _round(stock(self, _widen(arg), op)) if _is_bf16_bits(arg) else stock(self, arg, op)
+        return _round(stock(self, widen(arg), op)) if _is_bf16_bits(arg) else stock(self, arg, op)
 
     return unary_op
 
@@ -93,21 +93,21 @@ def _repaired_ternary(stock):
     def ternary_op(self, first, second, third, op):
         if op is np.where or not (_is_bf16_bits(second) or _is_bf16_bits(third)):  # where only selects: bits are fine
             return stock(self, first, second, third, op)
-        return _round(stock(self, _widen(first), _widen(second), _widen(third), op))
+        return _round(stock(self, widen(first), widen(second), widen(third), op))
 
     return ternary_op
 
 
 def _repaired_fma(stock):
     def create_fma(self, x, y, z):
-        return _round(stock(self, _widen(x), _widen(y), _widen(z))) if _is_bf16_bits(z) else stock(self, x, y, z)
+        return _round(stock(self, widen(x), widen(y), widen(z))) if _is_bf16_bits(z) else stock(self, x, y, z)
 
     return create_fma
 
 
 def _repaired_dot(stock):
     def create_dot(self, a, b, accumulator, *rest):
-        return stock(self, _widen(a), _widen(b), accumulator, *rest)
+        return stock(self, widen(a), widen(b), accumulator, *rest)
 
     return create_dot
 
@@ -116,7 +116,7 @@ def _repaired_reduction(stock):
     def reduction(self, tensor, *args, **kwargs):
         if not _is_bf16_bits(tensor.handle):
             return stock(self, tensor, *args, **kwargs)
-        wide = tl.core.tensor(_widen(tensor.handle), tl.block_type(tl.float32, list(tensor.shape)))
+        wide = tl.core.tensor(widen(tensor.handle), tl.block_type(tl.float32, list(tensor.shape)))
         result = stock(self, wide, *args, **kwargs)
         if isinstance(result, (tuple, list)):
             return type(result)(_narrow(item) for item in result)
