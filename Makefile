@@ -14,7 +14,7 @@ export TORCH ROCM
 test test-full test-simulator: export OMP_NUM_THREADS = 1  # pytest-xdist has a process for each core already
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lab test test-full test-simulator test-gpu lessons lint clean
+.PHONY: help setup lab test test-full test-simulator test-gpu bench lessons lint clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
@@ -41,6 +41,9 @@ test-simulator: setup  ## every kernel on every simulated GPU: errors, speed; mi
 test-gpu: setup  ## the kernels' tests, slow ones too, on this machine's GPU
 	$(PYTEST) -n 8 --gpu -m "slow or not slow" tests/kernels --ignore=tests/kernels/test_amd_code.py
 	$(PYTEST) --gpu -m gpu tests/lab
+
+bench: setup  ## time the kernels on this GPU, few sizes; all of them: .venv/bin/python -m benchmarks
+	@$(BIN)/python -m benchmarks --short
 
 lessons: setup  ## build notebooks/, exercises/ and solutions/ from course_lessons/
 	$(BIN)/course build

@@ -13,8 +13,10 @@ interpreted on CPU tensors, and with launch parameters that are computed from sy
 
 from collections.abc import Callable
 from functools import wraps
+from typing import Any
 
 import torch
+from torch.autograd import forward_ad
 
 
 def torch_op(fake: Callable, mutates: tuple[str, ...] = ()) -> Callable[[Callable], Callable]:
@@ -42,3 +44,23 @@ def torch_op(fake: Callable, mutates: tuple[str, ...] = ()) -> Callable[[Callabl
         return call
 
     return register
+
+
+def apply(function: type[torch.autograd.Function], *inputs: Any) -> Any:
+    """`function.apply(*inputs)`; where no gradient can be asked for, its forward pass alone: apply costs as much as it.
+
+    Where it is asked for: an input requires grad, or forward mode is on, or PyTorch traces and does not know yet.
+    """
+    wanted = torch.is_grad_enabled() and any(isinstance(x, torch.Tensor) and x.requires_grad for x in inputs)
+    if wanted or torch.compiler.is_compiling() or forward_ad._current_level >= 0:
+        return function.apply(*inputs)
+    return function.forward(_NothingToSave(), *inputs)
+
+
+class _NothingToSave:
+    """The context of a forward pass that has no backward pass."""
+
+    def save_for_backward(self, *tensors: torch.Tensor | None) -> None:
+        """Nothing."""
+
+    mark_dirty = mark_non_differentiable = save_for_backward

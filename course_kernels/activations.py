@@ -23,7 +23,7 @@ import triton.language as tl
 from torch.autograd.function import once_differentiable
 
 from . import checks, launch, reference
-from ._torch_op import torch_op
+from ._torch_op import apply, torch_op
 from .backend import uses_triton
 
 KINDS = ("silu", "gelu", "gelu_tanh", "relu")
@@ -251,7 +251,7 @@ def activation(x: torch.Tensor, kind: str) -> torch.Tensor:
     x_rows = checks.rows_of(x=x)
     if x.numel() == 0 or not uses_triton(x):
         return reference.activation(x, kind)
-    return Activation.apply(x_rows, kind).view(x.shape)
+    return apply(Activation, x_rows, kind).view(x.shape)
 
 
 def act_and_mul(x: torch.Tensor, kind: str, out: torch.Tensor | None = None) -> torch.Tensor:
@@ -279,7 +279,7 @@ def act_and_mul(x: torch.Tensor, kind: str, out: torch.Tensor | None = None) -> 
         return _act_and_mul_into(out, x, x_rows, kind)
     if x.numel() == 0 or not uses_triton(x):
         return reference.act_and_mul(x, kind)
-    return ActAndMul.apply(x_rows, kind).view(*x.shape[:-1], -1)
+    return apply(ActAndMul, x_rows, kind).view(*x.shape[:-1], -1)
 
 
 def _act_and_mul_into(out: torch.Tensor, x: torch.Tensor, x_rows: torch.Tensor, kind: str) -> torch.Tensor:

@@ -35,7 +35,7 @@ from torch.autograd.function import once_differentiable
 
 from . import checks, launch, reference
 from ._tile_order import grouped_tile
-from ._torch_op import torch_op
+from ._torch_op import apply, torch_op
 from .backend import uses_triton
 
 MAX_HEAD_DIM = 256
@@ -411,7 +411,7 @@ def flash_attention(
         return reference.flash_attention(q, k, v, causal=causal, sm_scale=sm_scale, return_lse=return_lse)
     if sm_scale < 0:  # the kernels take the maximum before they scale
         q, sm_scale = -q, -sm_scale
-    o, lse = FlashAttention.apply(q, k, v, causal, sm_scale)
+    o, lse = apply(FlashAttention, q, k, v, causal, sm_scale)
     return (o, lse) if return_lse else o
 
 

@@ -21,7 +21,7 @@ import triton.language as tl
 from torch.autograd.function import once_differentiable
 
 from . import checks, launch, reference
-from ._torch_op import torch_op
+from ._torch_op import apply, torch_op
 from .backend import uses_triton
 
 
@@ -141,4 +141,4 @@ def dropout_add(x: torch.Tensor, residual: torch.Tensor, p: float, seed: int, tr
     x_rows, residual_rows = checks.rows_of(x=x), checks.rows_of(residual=residual)
     if x.numel() == 0 or not uses_triton(x):
         return reference.dropout_add(x, residual, p, seed, training)
-    return DropoutAdd.apply(x_rows, residual_rows, float(p) if training else 0.0, seed).view(x.shape)
+    return apply(DropoutAdd, x_rows, residual_rows, float(p) if training else 0.0, seed).view(x.shape)

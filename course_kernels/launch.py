@@ -26,6 +26,7 @@ MAX_ROUNDS = 64  # of a maximum over a row, one for each of the k largest: for a
 DOT_BYTES = 128  # of a row of a matrix unit's operand at a time: a whole cache line
 LINE_BYTES = 128  # of a cache line
 FEW_ROWS = 16  # of a product: a decoder's step; less than that the matrix units do not multiply
+FEW_ROWS_HOPPER = 64  # there as many as one instruction multiplies
 MAX_PARTS = 32  # of a sum that several programs share: a second kernel holds them all
 RESIDENT_THREADS = 256  # of a compute unit, when programs loop over tiles: more only make more partial sums
 
@@ -78,6 +79,16 @@ def _next_power_of_2(n: int) -> int:
     return 1 << (n - 1).bit_length()
 
 
+def few_rows(x: torch.Tensor) -> bool:
+    """No more rows than compute units: each has one to itself, so what counts is how soon it is done."""
+    return x.shape[0] <= gpu_of(x).compute_units
+
+
+def longest_held(x: torch.Tensor) -> int:
+    """The longest row that a forward kernel without weights holds whole; NVIDIA's programs share more registers."""
+    return 4 * MAX_ROW if gpu_of(x).arch.startswith("sm_") else MAX_ROW
+
+
 def _warps(threads: int, gpu: Gpu) -> int:
     return min(max(threads, gpu.wave), MAX_THREADS) // gpu.wave
 
@@ -108,7 +119,8 @@ def whole_rows(x: torch.Tensor, tile: int = TILE) -> tuple[tuple[int], dict[str,
     block_n = _next_power_of_2(cols)
     block_m = _rows_together(rows, block_n, tile)
     vectors = block_n * x.itemsize // VECTOR_BYTES  # with more threads than that, each would load less than a vector
-    threads = min(block_m * block_n // ELEMENTS_PER_THREAD, vectors)
+    elements = ELEMENTS_PER_THREAD // 2 if few_rows(x) else ELEMENTS_PER_THREAD
+    threads = min(block_m * block_n // elements, vectors)
     meta = {"BLOCK_M": block_m, "BLOCK_N": block_n, "num_warps": _warps(threads, gpu_of(x))}
     return (_cdiv(rows, block_m),), meta
 
@@ -121,10 +133,13 @@ def head_tiles(
     Heads come first, since those of one token share what is loaded for it; tokens are added while programs are many.
     A head comes in so many `loads`: two halves where they are pairs. Each thread has a whole vector of each.
     """
-    block_d = _next_power_of_2(head_dim)
-    block_h = min(_next_power_of_2(heads), max(TILE // block_d, 1))
-    block_t = _rows_together(seq_len, block_h * block_d, TILE, batch * _cdiv(heads, block_h))
-    num_warps = _warps(block_t * block_h * block_d * x.itemsize // (loads * VECTOR_BYTES), gpu_of(x))
+    gpu, block_d = gpu_of(x), _next_power_of_2(head_dim)
+    tile = 4 * TILE if gpu.arch.startswith("sm_") else TILE  # its programs hide less of each other's waiting
+    if batch * seq_len * heads * block_d < tile * PROGRAMS:
+        tile = TILE
+    block_h = min(_next_power_of_2(heads), max(tile // block_d, 1))
+    block_t = _rows_together(seq_len, block_h * block_d, tile, batch * _cdiv(heads, block_h))
+    num_warps = _warps(block_t * block_h * block_d * x.itemsize // (loads * VECTOR_BYTES), gpu)
     return (_cdiv(seq_len, block_t), _cdiv(heads, block_h)), {
         "BLOCK_T": block_t,
         "BLOCK_H": block_h,
@@ -240,16 +255,18 @@ def matmul_tiles(a: torch.Tensor, rows: int, cols: int, depth: int) -> tuple[tup
     """As `dot_tiles`, and how many parts to cut each sum into: several where there are few rows.
 
     Then next to nothing is computed.  What counts is that many bytes of the other operand are under way: as many parts
-    as give four programs to each compute unit, but of 256 terms at least.
+    as give four programs to each compute unit, but of 256 terms at least.  On NVIDIA one program with four loads under
+    way does as much, and leaves fewer parts to add up.
     """
-    (programs,), meta = dot_tiles(a, rows, cols, depth)
-    if rows > FEW_ROWS:
+    gpu, ((programs,), meta) = gpu_of(a), dot_tiles(a, rows, cols, depth)
+    if rows > (FEW_ROWS_HOPPER if gpu.arch == "sm_90" else FEW_ROWS):
         return (programs, 1), meta
-    gpu = gpu_of(a)
+    nvidia = gpu.arch.startswith("sm_")
     block_n = min(64, max(_next_power_of_2(cols), 16))
     programs = _cdiv(cols, block_n)
-    parts = min(_cdiv(4 * gpu.compute_units, programs), _cdiv(depth, 256), MAX_PARTS)
-    return (programs, parts), meta | {"BLOCK_N": block_n, "num_warps": _warps(128, gpu)}
+    parts = min(_cdiv((1 if nvidia else 4) * gpu.compute_units, programs), _cdiv(depth, 256), MAX_PARTS)
+    meta |= {"BLOCK_M": max(_next_power_of_2(rows), 16), "BLOCK_N": block_n, "num_warps": _warps(128, gpu)}
+    return (programs, parts), meta | ({"num_stages": 4} if nvidia else {})
 
 
 def sum_of_parts(c: torch.Tensor, parts: int) -> tuple[tuple[int], dict[str, int]]:
@@ -273,6 +290,7 @@ def dot_tiles(x: torch.Tensor, rows: int, cols: int, depth: int, batch: int = 1)
     programs, (block_m, block_n, threads) = next(
         (pair for pair in zip(counts, tiles) if pair[0] >= gpu.compute_units), (counts[-1], tiles[-1])
     )
+    stages = 2 if gpu.arch.startswith("gfx") else 3 if block_m * block_n > 64 * 64 else 4
     meta = {
         "BLOCK_M": block_m,
         "BLOCK_N": block_n,
@@ -280,7 +298,7 @@ def dot_tiles(x: torch.Tensor, rows: int, cols: int, depth: int, batch: int = 1)
         "GROUP_M": 8,
         "XCDS": 8 if gpu.arch in ("gfx942", "gfx950") else 1,
         "num_warps": _warps(min(threads, block_m * block_n // 16), gpu),
-        "num_stages": 2 if gpu.arch.startswith("gfx") else 3,
+        "num_stages": stages,
     }
     return (programs,), meta
 
@@ -311,7 +329,9 @@ def _dot_candidates(dtype: torch.dtype, gpu: Gpu) -> tuple[tuple[int, int, int],
         return (medium, *small) if gpu.arch.startswith("gfx9") else small
     if gpu.arch.startswith("gfx9"):
         return (256, 128, 512), medium, *small
-    return ((128, 256, 256), medium, *small) if gpu.arch == "sm_90" else (medium, *small)
+    if gpu.arch == "sm_90":  # a group of 128 threads issues whole products: two such programs hide each other's waiting
+        medium = 128, 128, 128
+    return medium, *small
 
 
 def dot_precision(x: torch.Tensor, allow_tf32: bool) -> str:
@@ -351,7 +371,8 @@ def _attention(
         "BLOCK_D": block_d,
         "HEADS_AT_A_TIME": 8 if gpu.arch in ("gfx942", "gfx950") else 1,  # one for each die, beside its own cache
         "num_warps": _warps(threads, gpu),
-        "num_stages": 1 if gpu.arch.startswith("gfx") else 2,  # AMD: of two products in a row no loads are pipelined
+        # AMD: of two products in a row no loads are pipelined. Elsewhere, as many as two programs' shared memory takes
+        "num_stages": 1 if gpu.arch.startswith("gfx") else 2 if block_d > 64 else 3,
     }
     if gpu.arch.startswith("gfx9"):  # two waves a SIMD: one multiplies while the other takes exponentials
         meta |= {"waves_per_eu": 2, "matrix_instr_nonkdim": 16}

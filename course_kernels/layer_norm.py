@@ -35,7 +35,7 @@ from torch.autograd.function import once_differentiable
 
 from . import checks, launch, reference
 from ._column_sum import column_sum
-from ._torch_op import torch_op
+from ._torch_op import apply, torch_op
 from .backend import uses_triton
 
 
@@ -328,7 +328,7 @@ def layer_norm(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, eps: f
     x_rows = checks.rows_of(x=x)
     if x.numel() == 0 or not uses_triton(x):
         return reference.layer_norm(x, weight, bias, eps)
-    return LayerNorm.apply(x_rows, None, weight, bias, eps).view(x.shape)
+    return apply(LayerNorm, x_rows, None, weight, bias, eps).view(x.shape)
 
 
 def add_layer_norm(
@@ -355,5 +355,5 @@ def add_layer_norm(
     x_rows, residual_rows = checks.rows_of(x=x), checks.rows_of(residual=residual)
     if x.numel() == 0 or not uses_triton(x):
         return reference.add_layer_norm(x, residual, weight, bias, eps)
-    y, new_residual = LayerNorm.apply(x_rows, residual_rows, weight, bias, eps)
+    y, new_residual = apply(LayerNorm, x_rows, residual_rows, weight, bias, eps)
     return y.view(x.shape), new_residual.view(x.shape)

@@ -28,7 +28,7 @@ from torch.autograd.function import once_differentiable
 
 from . import checks, launch, reference
 from ._column_sum import column_sum
-from ._torch_op import torch_op
+from ._torch_op import apply, torch_op
 from .backend import uses_triton
 
 
@@ -190,7 +190,7 @@ def rms_norm_forward(
     strides = x.stride(0), 0 if residual is None else residual.stride(0)
     streams = 1 if residual is None else 2
     with torch.cuda.device_of(x):
-        if cols < launch.MAX_ROW:  # at this width two walks over a cached row are already as fast as one
+        if cols < launch.MAX_ROW + launch.few_rows(x):  # two walks over a wide row in the cache are as fast as one
             grid, meta = launch.whole_rows(x)
             rms_norm_kernel[grid](*tensors, *strides, rows, cols, eps, **meta)
         else:
@@ -265,7 +265,7 @@ def rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float = 1e-6) -> torch.
     x_rows = checks.rows_of(x=x)
     if x.numel() == 0 or not uses_triton(x):
         return reference.rms_norm(x, weight, eps)
-    return RMSNorm.apply(x_rows, None, weight, eps).view(x.shape)
+    return apply(RMSNorm, x_rows, None, weight, eps).view(x.shape)
 
 
 def add_rms_norm(
@@ -292,5 +292,5 @@ def add_rms_norm(
     x_rows, residual_rows = checks.rows_of(x=x), checks.rows_of(residual=residual)
     if x.numel() == 0 or not uses_triton(x):
         return reference.add_rms_norm(x, residual, weight, eps)
-    y, new_residual = RMSNorm.apply(x_rows, residual_rows, weight, eps)
+    y, new_residual = apply(RMSNorm, x_rows, residual_rows, weight, eps)
     return y.view(x.shape), new_residual.view(x.shape)

@@ -31,7 +31,7 @@ import triton.language as tl
 from torch.autograd.function import once_differentiable
 
 from . import checks, launch, reference
-from ._torch_op import torch_op
+from ._torch_op import apply, torch_op
 from .backend import uses_triton
 
 STYLES = ("neox", "gptj")
@@ -499,7 +499,9 @@ def rope(
     rotation = Rotation(style, layout, rotary_dim, nope_first)
     if inplace and torch.compiler.is_compiling():  # a traced autograd.Function must not change its input
         return x.copy_(Rope.apply(x, cos, sin, *views, cu_seqlens, rotation, False))
-    return Rope.apply(x, cos, sin, *views, cu_seqlens, rotation, inplace)
+    if inplace:  # PyTorch counts what is written only there
+        return Rope.apply(x, cos, sin, *views, cu_seqlens, rotation, True)
+    return apply(Rope, x, cos, sin, *views, cu_seqlens, rotation, False)
 
 
 def _index_views(x, layout, positions, offsets, cu_seqlens):

@@ -75,7 +75,7 @@ def softmax_forward(x: torch.Tensor) -> torch.Tensor:
     rows, cols = x.shape
     y = torch.empty((rows, cols), dtype=x.dtype, device=x.device)
     with torch.cuda.device_of(x):
-        if cols <= launch.MAX_ROW:
+        if cols <= launch.longest_held(x):
             grid, meta = launch.whole_rows(x)
             softmax_kernel[grid](x, y, x.stride(0), rows, cols, **meta)
         else:

@@ -14,7 +14,7 @@ import triton.language as tl
 from torch.autograd.function import once_differentiable
 
 from . import checks, launch, reference
-from ._torch_op import torch_op
+from ._torch_op import apply, torch_op
 from .backend import uses_triton
 
 
@@ -71,4 +71,4 @@ def vector_add(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     checks.contiguous(x=x, y=y)
     if x.numel() == 0 or not uses_triton(x):
         return reference.vector_add(x, y)
-    return VectorAdd.apply(x, y)
+    return apply(VectorAdd, x, y)

@@ -11,6 +11,9 @@ from __future__ import annotations
 
 import json
 import platform
+import re
+import subprocess
+import time as clock
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
@@ -44,6 +47,8 @@ class Measurement:
     """A time in seconds: the median, and the range that holds the middle 60 % of the runs (fast to slow).
 
     bytes, flops: what one call moves and computes, if the caller said so; copy: bytes/s of a plain copy on this GPU.
+    family, size: what was measured, where several figures stand together; error: the result's distance from a
+    reference, as a part of its norm; graph: "warm" or "cold" if a captured graph was timed (see `time`).
     """
 
     name: str
@@ -53,6 +58,10 @@ class Measurement:
     bytes: float | None = None
     flops: float | None = None
     copy: float | None = None
+    family: str = ""
+    size: str = ""
+    error: float | None = None
+    graph: str = ""
 
     @property
     def bandwidth(self) -> float | None:
@@ -86,12 +95,15 @@ def time(
     flops: float | None = None,
     warmup: float = 0.025,
     repeat: float = 0.1,
+    graph: str = "",
 ) -> Measurement:
     """The median time of one call of `function` on this GPU, each call after the L2 cache was cleared.
 
     Args:
         bytes, flops: what one call moves and computes; gives the rate.
         warmup, repeat: seconds of calls before and during the measurement.
+        graph: time replays of a captured graph, so that Python's part is left out: "warm", of many calls in a row,
+            whose data stays in the cache if it fits; "cold", of one call, the cache cleared before each.
 
     Raises:
         NothingToTime: there is no GPU, or `function` launched a kernel on CPU tensors, which is interpreted.
@@ -103,8 +115,32 @@ def time(
         raise NothingToTime(
             "this launch was interpreted, because its tensors are on the CPU; create them with device='cuda' to time it"
         )
-    median, fast, slow = _seconds(function, warmup, repeat)
-    return Measurement(name or "one call", median, fast, slow, bytes, flops, copy_bandwidth() if bytes else None)
+    if graph == "warm":
+        median, fast, slow = _warm_seconds(function, repeat)
+    else:
+        median, fast, slow = _seconds(_captured(function) if graph else function, warmup, repeat)
+    copy = copy_bandwidth() if bytes else None
+    return Measurement(name or "one call", median, fast, slow, bytes, flops, copy, graph=graph)
+
+
+def call_time(function: Callable[[], object], *, name: str = "", calls: int = 50, runs: int = 21) -> Measurement:
+    """The time that Python takes to make one call; the GPU may still be at work when it returns.
+
+    Give it a call that the GPU finishes sooner than that, or the queue of calls fills up and this is the GPU's time.
+
+    Raises:
+        NothingToTime: there is no GPU.
+    """
+    _refuse_without_gpu()
+    times = []
+    for _ in range(runs):
+        torch.cuda.synchronize()
+        start = clock.perf_counter()
+        for _ in range(calls):
+            function()
+        times.append((clock.perf_counter() - start) / calls)
+    times.sort()
+    return Measurement(name or "one call", times[runs // 2], times[runs // 5], times[runs - 1 - runs // 5])
 
 
 def _refuse_without_gpu() -> None:
@@ -122,6 +158,25 @@ def _refuse_without_gpu() -> None:
 def _seconds(function: Callable[[], object], warmup: float, repeat: float) -> tuple[float, ...]:
     """Median and the ends of the middle 60 %."""
     quantiles = triton.testing.do_bench(function, warmup=warmup * 1e3, rep=repeat * 1e3, quantiles=[0.5, 0.2, 0.8])
+    return tuple(milliseconds * 1e-3 for milliseconds in quantiles)
+
+
+def _captured(function: Callable[[], object]) -> Callable[[], None]:
+    """The replay of one call."""
+    torch.cuda.synchronize()  # another stream does not wait for the inputs
+    with torch.cuda.stream(torch.cuda.Stream()):  # what happens only once must not be captured
+        function()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        function()
+    return graph.replay
+
+
+def _warm_seconds(function: Callable[[], object], repeat: float) -> tuple[float, ...]:
+    """As `_seconds`, of a captured graph of many calls; Triton replays it ten times."""
+    torch.cuda.synchronize()  # as above
+    quantiles = triton.testing.do_bench_cudagraph(function, rep=repeat * 1e2, quantiles=[0.5, 0.2, 0.8])
     return tuple(milliseconds * 1e-3 for milliseconds in quantiles)
 
 
@@ -143,16 +198,18 @@ def copy_bandwidth() -> float:
 
 @dataclass(frozen=True)
 class Machine:
-    """Where figures were taken."""
+    """Where figures were taken. toolkit: the version of ROCm or CUDA that PyTorch was built with."""
 
     gpu: str
     arch: str
     backend: str
     torch: str
     triton: str
-    driver: str
+    toolkit: str
     python: str
     date: str
+    driver: str = ""
+    commit: str = ""
 
     @classmethod
     def here(cls) -> Machine:
@@ -169,13 +226,33 @@ class Machine:
             backend=gpu.backend,
             torch=torch.__version__,
             triton=triton.__version__,
-            driver=str(torch.version.hip or torch.version.cuda),
+            toolkit=str(torch.version.hip or torch.version.cuda),
             python=platform.python_version(),
             date=datetime.now(UTC).strftime("%Y-%m-%d"),
+            driver=_driver(),
+            commit=_commit(),
         )
 
     def __str__(self) -> str:
         return f"{self.gpu} ({self.arch}), PyTorch {self.torch}, Triton {self.triton}, {self.date}"
+
+
+def _driver() -> str:
+    """The version of the GPU's kernel driver, or "" where it does not say."""
+    for path in ("/sys/module/amdgpu/version", "/proc/driver/nvidia/version"):
+        if Path(path).exists():
+            found = re.search(r"\d+(\.\d+)+", Path(path).read_text())
+            return found[0] if found else ""
+    return ""
+
+
+def _commit() -> str:
+    """The commit of this course, or "" outside its repository."""
+    command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty", "--exclude=*"]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
+    except OSError:  # no git
+        return ""
 
 
 @dataclass
@@ -189,6 +266,7 @@ class Results:
 
     machine: Machine
     measurements: list[Measurement] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)  # what was not measured, and why
 
     def add(self, measurement: Measurement) -> Measurement:
         """Keep a figure, and hand it back."""
@@ -208,7 +286,8 @@ class Results:
         """
         try:
             data = json.loads(Path(path).read_text())
-            return cls(Machine(**data["machine"]), [Measurement(**item) for item in data["measurements"]])
+            measurements = [Measurement(**item) for item in data["measurements"]]
+            return cls(Machine(**data["machine"]), measurements, data.get("notes", []))
         except (json.JSONDecodeError, KeyError, TypeError) as error:
             raise ValueError(f"{path} holds no benchmark results: {error}") from None
 

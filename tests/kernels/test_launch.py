@@ -190,3 +190,35 @@ def test_one_long_sequence_fills_the_gpu(gpu):
 def test_many_short_sequences_are_not_split(gpu):
     (programs, splits), _ = launch.paged_decode(queries(256, 32, 128), 8, 4096)
     assert programs == 2048 and splits == 1
+
+
+# ---- what differs by GPU and by the number of rows ----------------------------------------------------------------
+
+
+def test_rows_that_have_a_compute_unit_each_get_twice_the_threads(monkeypatch):
+    monkeypatch.setattr(launch, "gpu_of", lambda tensor: launch.Gpu("gfx942", 304))
+    few, many = (launch.whole_rows(torch.empty(rows, 4096, dtype=torch.bfloat16))[1] for rows in (304, 305))
+    assert few["num_warps"] == 2 * many["num_warps"]
+
+
+@pytest.mark.parametrize(("arch", "longest"), [("gfx942", 8192), ("gfx1100", 8192), ("sm_90", 32768)])
+def test_nvidia_holds_longer_rows(arch, longest, monkeypatch):
+    monkeypatch.setattr(launch, "gpu_of", lambda tensor: launch.Gpu(arch, 100))
+    assert launch.longest_held(torch.empty(1)) == longest
+
+
+@pytest.mark.parametrize(("arch", "elements"), [("gfx942", 2048), ("gfx1201", 2048), ("sm_90", 8192)])
+def test_nvidia_turns_more_heads_a_program_where_there_are_many(arch, elements, monkeypatch):
+    monkeypatch.setattr(launch, "gpu_of", lambda tensor: launch.Gpu(arch, 100))
+    x = torch.empty(0, dtype=torch.bfloat16)
+    for tokens, expected in ((16384, elements), (64, 2048)):
+        _, meta = launch.head_tiles(tokens, 32, 128, x)
+        assert meta["BLOCK_T"] * meta["BLOCK_H"] * 128 == expected
+
+
+def test_hopper_multiplies_with_one_group_of_threads_and_its_small_tiles_have_more_loads_under_way(monkeypatch):
+    monkeypatch.setattr(launch, "gpu_of", lambda tensor: launch.Gpu("sm_90", 132))
+    x = torch.empty(0, dtype=torch.bfloat16)
+    large, small = (launch.dot_tiles(x, n, n, n)[1] for n in (4096, 1024))
+    assert [large[name] for name in ("BLOCK_M", "BLOCK_N", "num_warps", "num_stages")] == [128, 128, 4, 3]
+    assert [small[name] for name in ("BLOCK_M", "BLOCK_N", "num_stages")] == [64, 64, 4]
