@@ -165,12 +165,6 @@ class Races(Watcher):
 
     # ---- reports -----------------------------------------------------------------------------------------------------
 
-    def _group_and_cells(self, w, wave: int, address: int, width: int) -> tuple[int, slice, int]:
-        """Of one lane: its workgroup's place, its cells, and the number of its wave in the workgroup."""
-        group, own = divmod(w.window.start + wave, self._waves)
-        first = address // self._unit
-        return 0 if self._alike else group, slice(first, first + max(1, width // self._unit)), own
-
     def _lost(self, w, instruction: Decoded, address, lanes, width: int, words) -> tuple[np.ndarray, np.ndarray]:
         """Which lanes write another value than was there, and which than stays there, for some lane wrote it after."""
         bits = U32((1 << 8 * min(width, 4)) - 1)
@@ -188,23 +182,21 @@ class Races(Watcher):
 
         lost: of a write, see `_lost`; several waves may write the same value.
         """
-        number = self._numbers[instruction]
-        for wave, lane in np.argwhere(_inside(address, lanes, width, self._size)):
-            group, cells, own = self._group_and_cells(w, int(wave), int(address[wave, lane]), width)
-            touched = self._touched[group, cells].reshape(-1, 2, self._columns).copy()
-            touched[:, :, own] = 0
-            if lost is None:
-                touched[:, 1] = 0
-            elif not lost[1][wave, lane]:
-                same = touched[:, 0] == number if lost[0][wave, lane] else True
-                touched[:, 0] = np.where(same, 0, touched[:, 0])
-            if touched.any():
-                break
+        inside = _inside(address, lanes, width, self._size)
+        touched = self._touched_by_others(w, address, inside, width)
+        if lost is None:
+            touched[..., 1, :] = 0
         else:
+            changed, overwritten = (lanes_of[..., None, None] for lanes_of in lost)
+            same = (touched[..., 0, :] == self._numbers[instruction]) | ~changed
+            touched[..., 0, :][same & ~overwritten] = 0
+        found = np.argwhere(touched.any(axis=(2, 3, 4)) & inside)
+        if not len(found):
             return
-        cell, reads, other = (int(i) for i in np.argwhere(touched)[0])
-        earlier = self._names[touched[cell, reads, other] - 1]
-        byte = (cells.start + cell) * self._unit
+        wave, lane = found[0]
+        cell, reads, other = (int(i) for i in np.argwhere(touched[wave, lane])[0])
+        earlier = self._names[touched[wave, lane, cell, reads, other] - 1]
+        byte = (int(address[wave, lane]) // self._unit + cell) * self._unit
         self.notes.add(
             "race",
             instruction,
@@ -213,11 +205,22 @@ class Races(Watcher):
             f"which comes first is luck. First `{earlier.text}`, then `{instruction.text}`.",
         )
 
+    def _touched_by_others(self, w, address, inside, width: int) -> np.ndarray:
+        """What other waves did to each lane's cells: [wave, lane, cell, wrote or read, wave]."""
+        number = np.arange(w.window.start, w.window.stop)
+        group = 0 if self._alike else (number // self._waves)[:, None]
+        first = np.where(inside, address, 0) // self._unit + group * self._touched.shape[1]
+        cells = first[..., None] + np.arange(max(1, width // self._unit))
+        own = np.arange(self._columns) == (number % self._waves)[:, None]
+        touched = self._touched.reshape(-1, 2, self._columns)[cells]
+        return np.where(own[:, None, None, None, :], np.uint8(0), touched)
+
     def _report_unwritten(self, w, instruction: Decoded, address, lanes, width: int) -> None:
         bad = _inside(address, lanes, width, self._size)
         for wave, lane in np.argwhere(bad):
-            group, cells, _ = self._group_and_cells(w, int(wave), int(address[wave, lane]), width)
-            bad[wave, lane] = not self._ever[group, cells].all()
+            group = 0 if self._alike else (w.window.start + int(wave)) // self._waves
+            first = int(address[wave, lane]) // self._unit
+            bad[wave, lane] = not self._ever[group, first : first + max(1, width // self._unit)].all()
         says = lambda wave, lane: f"reads byte {address[wave, lane]} of LDS before anybody wrote it"  # noqa: E731
         self.notes.add_lane("unwritten", w, instruction, bad, says)
 
