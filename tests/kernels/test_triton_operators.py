@@ -92,3 +92,15 @@ def test_conditions_on_scalars_branch_as_ever(n, flag, on, wanted):
 def test_a_block_has_no_truth_value():
     with pytest.raises(ValueError, match="a block of 32 values was used as one condition"):
         branch_on_block_kernel[(1,)](torch.ones(32), torch.zeros(32), N=32)
+
+
+@triton.jit
+def scalar_other_kernel(x_ptr, y_ptr):
+    pid = tl.program_id(0)
+    tl.store(y_ptr + pid, tl.load(x_ptr + pid - 1, mask=pid > 0, other=0.0))
+
+
+def test_a_scalar_load_keeps_an_other_of_zero():
+    y = torch.full((3,), 7.0)
+    scalar_other_kernel[(3,)](torch.tensor([1.0, 2.0, 3.0]), y)
+    assert y.tolist() == [0.0, 1.0, 2.0]
