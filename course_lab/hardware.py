@@ -177,6 +177,16 @@ def card(gpu: str | Card) -> Card:
     raise ValueError(f"unknown GPU {gpu!r}; known: {', '.join(CARDS)}")
 
 
+def card_of_device(device: str) -> Card | None:
+    """The card that the driver calls by such a name as "AMD Instinct MI300X"; None if it is not in the table."""
+    words = device.lower().split()
+    for candidate in CARDS.values():
+        name = candidate.name.lower().split(" (")[0].split()
+        if any(words[i : i + len(name)] == name for i in range(len(words))):
+            return candidate
+    return None
+
+
 @dataclass(frozen=True)
 class Bound:
     """The least time that a kernel can take: it cannot be faster than its memory traffic, nor than its arithmetic."""
