@@ -13,6 +13,7 @@ from rich.console import Console
 if TYPE_CHECKING:
     from course_lab.exercise import Exercise
     from course_lab.lessons import Lesson
+    from course_lab.trace import TracedLaunch
 
 app = typer.Typer(
     help="Triton kernels on AMD GPUs: the tools of the course.",
@@ -56,14 +57,15 @@ def _is_for_the_user(error: Exception) -> bool:
 
 
 def _is_of_a_launch(error: Exception) -> bool:
-    """True for what the compiler or the simulator says about a kernel; without Triton there is neither."""
+    """True for what guard, compiler or simulator say about a kernel; without Triton there is none of them."""
     try:
+        from course_kernels._triton.hooks import OutOfBoundsError
         from course_lab.amd import AmdError
         from course_lab.simulator import SimulationError
         from course_lab.simulator.script import ScriptError
     except ImportError:
         return False
-    return isinstance(error, AmdError | SimulationError | ScriptError)
+    return isinstance(error, AmdError | OutOfBoundsError | SimulationError | ScriptError)
 
 
 def _known(arch: str) -> str:
@@ -194,6 +196,45 @@ def simulate(target: Target, arch: Arch = "gfx942") -> None:
     runs = script.runs(target, _known(arch))
     print("\n\n".join(map(str, runs)))
     raise typer.Exit(int(any(run.wrong for run in runs)))
+
+
+@app.command()
+def trace(
+    target: Target,
+    html: Annotated[Path | None, typer.Option(help="Also write ledgers and pictures into this HTML file.")] = None,
+) -> None:
+    """Run FILE as a script, and tell what the kernels that it launches on CPU tensors read and wrote.
+
+    For the first launch of each kernel: bytes against the least possible, elements that two programs store, elements
+    that none stores. An access out of bounds ends the run with a sentence.
+    """
+    from course_lab.simulator import script
+    from course_lab.trace import trace as tracing
+
+    path, kernel = script.split(target)
+    with tracing() as recorded:
+        script.execute(path)
+    first = {launch.name: launch for launch in reversed(recorded.launches)}
+    chosen = [launch for launch in first.values() if kernel in ("", launch.name)][::-1]
+    if not chosen:
+        raise script.not_launched(path, kernel, set(first))
+    for launch in chosen:
+        print(launch.ledger())
+        more = sum(other.name == launch.name for other in recorded.launches) - 1
+        if more:
+            print(f"  ({more} more launch{'' if more == 1 else 'es'} of {launch.name})")
+    if html:
+        html.write_text(_as_html(path.name, chosen), encoding="utf-8")
+        print(f"Ledgers and pictures: {html}")
+
+
+def _as_html(title: str, launches: list[TracedLaunch]) -> str:
+    """A page with the ledger and the picture of each launch."""
+    from html import escape
+
+    cards = [part._repr_html_() for launch in launches for part in (launch.ledger(), launch.picture())]
+    head = f'<meta charset="utf-8"><meta name="color-scheme" content="light dark"><title>{escape(title)}</title>'
+    return f"<!doctype html>{head}<h1>{escape(title)}</h1>{''.join(cards)}\n"
 
 
 @app.command()

@@ -49,6 +49,7 @@ class _Counts:
     writer: np.ndarray  # 1 + number of the program that stored last
     shared: np.ndarray  # stored by more than one program
     masked: int = 0
+    conflict: tuple[int, int, int, int] | None = None  # the first: element, both programs' numbers, line
 
     @classmethod
     def of(cls, name: str, tensor: torch.Tensor) -> _Counts:
@@ -63,7 +64,11 @@ class _Counts:
             np.add.at(self.writes, elements, 1)
         if access.kind == "store":
             before = self.writer[elements]
-            self.shared[elements] |= (before != 0) & (before != program + 1)
+            other = (before != 0) & (before != program + 1)
+            if self.conflict is None and other.any():
+                first = int(other.argmax())
+                self.conflict = int(elements[first]), int(before[first]) - 1, program, access.line
+            self.shared[elements] |= other
             self.writer[elements] = program + 1
 
     def exists(self) -> np.ndarray:
@@ -72,9 +77,10 @@ class _Counts:
         torch.as_strided(real, self.tensor.shape, self.tensor.stride()).fill_(True)
         return real.numpy()
 
-    def row(self) -> LedgerRow:
+    def row(self, grid: tuple[int, int, int]) -> LedgerRow:
         size = self.tensor.element_size()
         written = int((self.writes > 0).sum())
+        missing = np.flatnonzero(self.exists() & (self.writes == 0)) if written else np.array([], np.int64)
         return LedgerRow(
             tensor=self.name,
             read=int(self.reads.sum()) * size,
@@ -84,8 +90,26 @@ class _Counts:
             masked_lanes=self.masked,
             written_again=int((self.writes > 1).sum()),
             written_by_several=int(self.shared.sum()),
-            never_written=int((self.exists() & (self.writes == 0)).sum()) if written else 0,
+            never_written=missing.size,
+            read_again=int((self.reads > 1).sum()),
+            conflict=self._conflict(grid),
+            first_missing=self._place(int(missing[0])) if missing.size else "",
         )
+
+    def _conflict(self, grid: tuple[int, int, int]) -> str:
+        if self.conflict is None:
+            return ""
+        element, *programs, line = self.conflict
+        names = " and ".join(_program_name(number, grid) for number in programs)
+        return f"programs {names} both store {self._place(element)} (line {line})"
+
+    def _place(self, element: int) -> str:
+        """An element in words, with its row and column where the tensor has two dimensions."""
+        layout = Layout.of(self.tensor)
+        if len(layout.shape) == 1:
+            return f"element {element}"
+        row, column = layout.place(np.array([element]))
+        return f"row {row[0]}, column {column[0]}"
 
 
 @dataclass(frozen=True)
@@ -93,7 +117,8 @@ class LedgerRow:
     """One tensor. Bytes that the programs' active lanes asked for, and the least: each touched element once.
 
     written_again: elements written more than once; written_by_several: stored (no atomics) by more than one program;
-    never_written: elements of a tensor with stores that no store reached.
+    never_written: elements of a tensor with stores that no store reached; read_again: elements read more than once.
+    conflict, first_missing: in words, the first element that two programs store, and the first that none does.
     """
 
     tensor: str
@@ -105,6 +130,9 @@ class LedgerRow:
     written_again: int
     written_by_several: int
     never_written: int
+    read_again: int = 0
+    conflict: str = ""
+    first_missing: str = ""
 
 
 @dataclass(frozen=True)
@@ -141,16 +169,15 @@ class Ledger:
 
     def notes(self) -> list[str]:
         """What is wrong or wasteful, in sentences."""
-        found = []
+        found = [hooks.unseen()] if hooks.unseen() else []
         for row in self.rows:
             if row.written_by_several:
-                found.append(
-                    f"{row.tensor}: {_elements(row.written_by_several)} stored by more than one program; the last wins."
-                )
+                several = f"{_elements(row.written_by_several)} stored by more than one program; the last wins"
+                found.append(f"{row.tensor}: {several}. First, {row.conflict}; on a GPU either may be the last.")
             elif row.written_again:
                 found.append(f"{row.tensor}: {_elements(row.written_again)} written more than once.")
             if row.never_written:
-                found.append(f"{row.tensor}: {_elements(row.never_written)} never written.")
+                found.append(f"{row.tensor}: {_elements(row.never_written)} never written, first {row.first_missing}.")
             if row.read > row.least_read:
                 times = row.read / row.least_read
                 found.append(f"{row.tensor}: each element is asked for {times:.3g} times; only a cache can save that.")
@@ -228,7 +255,7 @@ class TracedLaunch:
 
     def ledger(self) -> Ledger:
         """Bytes read and written by tensor, against the least possible; elements written twice or never."""
-        rows = tuple(counts.row() for counts in self._counts.values())
+        rows = tuple(counts.row(self.grid) for counts in self._counts.values())
         return Ledger(f"{self.name}, grid {_grid(self.grid)}", rows)
 
     def picture(self, tensor: str | None = None, kind: str | None = None) -> Picture:
@@ -387,6 +414,16 @@ def _dimensions(grid: tuple[int, int, int]) -> int:
     return max((i + 1 for i, size in enumerate(grid) if size > 1), default=1)
 
 
+def _program_name(number: int, grid: tuple[int, int, int]) -> str:
+    """A program's place in the grid, in words."""
+    width, height, _ = grid
+    return _place_name((number % width, number // width % height, number // width // height), _dimensions(grid))
+
+
+def _place_name(program: tuple[int, int, int], dimensions: int) -> str:
+    return str(program[0]) if dimensions == 1 else f"({', '.join(map(str, program[:dimensions]))})"
+
+
 def _grid(grid: tuple[int, int, int]) -> str:
     return " x ".join(map(str, grid[: _dimensions(grid)]))
 
@@ -397,7 +434,7 @@ def _pieces(accesses: list[Access], layout: Layout, dimensions: int) -> list[Pie
         by_program.setdefault(access.program, []).append(access)
     pieces: list[Piece] = []
     for program, own in by_program.items():
-        name = str(program[0]) if dimensions == 1 else f"({', '.join(map(str, program[:dimensions]))})"
+        name = _place_name(program, dimensions)
         active = np.unique(np.concatenate([a.elements[a.mask] for a in own]))
         pieces += _runs(name, *layout.place(active), masked=False)
         pieces += _masked_runs(name, own, layout)

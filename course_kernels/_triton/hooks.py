@@ -17,6 +17,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
@@ -176,9 +177,19 @@ class _State:
     launch: Launch | None = None
     regions: list[_Region] = field(default_factory=list)
     launches: int = 0
+    unseen: str = ""
 
 
 _state = _State()
+_UNSEEN = (
+    "Triton {version} has changed inside: its interpreter lacks {names}. Kernels run, but accesses that go another way "
+    "are neither guarded nor traced. `make compat` shows the versions that were tested."
+)
+
+
+def unseen() -> str:
+    """A sentence on what this version of Triton hides from the guard and the trace; "" when they see everything."""
+    return _state.unseen
 
 
 def launches() -> int:
@@ -492,6 +503,7 @@ def _compile_and_exec(self, tree):
 def install() -> None:
     """Hook this process's interpreter (and repair its numbers); calling it again does nothing."""
     numerics.install()
+    missing = []
     for owner, name, hooked in (
         (InterpreterBuilder, "create_masked_load", _hooked_load),
         (InterpreterBuilder, "create_masked_store", _hooked_store),
@@ -504,5 +516,11 @@ def install() -> None:
         (InterpretedFunction, "__call__", _hooked_device_call),
         (interpreter, "_patch_lang_tensor", _hooked_patch_tensor),
     ):
-        setattr(owner, name, hooked(getattr(owner, name)))
+        if hasattr(owner, name):
+            setattr(owner, name, hooked(getattr(owner, name)))
+        else:
+            missing.append(name)
+    if missing:
+        _state.unseen = _UNSEEN.format(version=triton.__version__, names=", ".join(missing))
+        warnings.warn(_state.unseen, stacklevel=3)
     interpreter.FunctionRewriter._compile_and_exec = _compile_and_exec

@@ -146,6 +146,25 @@ def test_simulate_fails_when_a_launch_did_what_it_may_not(course, script):
     assert "  ! " in output
 
 
+def test_trace_tells_what_the_kernels_of_a_file_read_and_wrote(course, script, tmp_path):
+    page = tmp_path / "page.html"
+    status, output, _ = course("trace", script(), "--html", str(page))
+    assert status == 0
+    assert output.startswith("fill_kernel, grid 1\n") and "scale_kernel, grid 2\n" in output
+    assert "(1 more launch of scale_kernel)" in output
+    assert page.read_text().count("<svg") == 2 and "kernels.py" in page.read_text()
+    status, output, _ = course("trace", f"{script()}:scale_kernel")
+    assert output.startswith("scale_kernel, grid 2\n") and "fill_kernel" not in output
+    assert "y_ptr: 28 elements never written, first element 100." in output
+
+
+def test_trace_ends_at_an_access_out_of_bounds_with_its_sentence(course, script):
+    status, _, error = course("trace", script(masked=False))
+    assert status == 1 and len(error.splitlines()) == 1
+    assert "program 1 of scale_kernel writes element 100 of y_ptr, past the end of its 100 elements" in error
+    assert "It launches fill_kernel, scale_kernel." in course("trace", f"{script()}:nothing")[2]
+
+
 def test_simulate_ends_at_an_illegal_access_with_its_sentence(course, script):
     status, _, error = course("simulate", script(masked=False))
     assert status == 1

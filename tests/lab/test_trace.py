@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import amd_kernels as kernels
 import pytest
 import torch
@@ -102,6 +107,56 @@ def test_stores_of_several_programs_and_elements_never_written_are_named():
     assert (row.written_again, row.written_by_several, row.never_written) == (1, 1, 2)
     assert "1 element stored by more than one program; the last wins" in str(launch.ledger())
     assert "2 elements never written" in launch.ledger()._repr_html_()
+
+
+def test_a_write_conflict_names_its_programs_its_place_and_its_line():
+    with trace() as launch:
+        kernels.all_write_one[(4,)](torch.zeros(3))
+    row = launch.ledger()["out_ptr"]
+    line = next(a.line for a in launch.accesses)
+    assert row.conflict == f"programs 0 and 1 both store element 0 (line {line})"
+    assert row.first_missing == "element 1"
+    assert f"First, {row.conflict}; on a GPU either may be the last." in str(launch.ledger())
+    x, out = torch.zeros(10, 12), torch.empty(10, 12)
+    with trace() as launch:
+        kernels.copy_2d[(1, 2)](x, out, 10, 12, 12, BLOCK_M=8, BLOCK_N=8)
+    row = launch.ledger()["y_ptr"]
+    assert (row.conflict, row.first_missing, row.never_written) == ("", "row 8, column 0", 2 * 12)
+    with trace() as launch:
+        kernels.copy_2d[(2, 2)](x, out, 10, 12, 0, BLOCK_M=8, BLOCK_N=8)  # a stride of 0: every row on the first
+    assert launch.ledger()["y_ptr"].conflict.startswith("programs (0, 0) and (1, 0) both store row 0, column 0")
+
+
+def test_elements_read_more_than_once_are_counted():
+    x, index = torch.zeros(8), torch.tensor([0, 0, 1, 1, 1, 5, 6, 7], dtype=torch.int32)
+    with trace() as launch:
+        kernels.gather[(1,)](x, index, torch.empty(8), 8, BLOCK=8)
+    assert [row.read_again for row in launch.ledger().rows] == [2, 0, 0]
+
+
+BROKEN = """
+import warnings
+from triton.runtime import interpreter
+del interpreter.InterpreterBuilder.create_atomic_cas
+with warnings.catch_warnings(record=True) as said:
+    warnings.simplefilter("always")
+    import torch, amd_kernels
+    from course_lab import trace
+print(*(warning.message for warning in said))
+with trace() as launch:
+    amd_kernels.count[(1,)](torch.zeros(1))
+print(launch.ledger())
+"""
+
+
+def test_a_triton_that_has_changed_inside_is_said_to_hide_something():
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])}
+    command = [sys.executable, "-c", BROKEN]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=True)
+    warned, *ledger = done.stdout.splitlines()
+    assert "its interpreter lacks create_atomic_cas. Kernels run, but accesses that go another way" in warned
+    assert any(line.startswith("  ! Triton") and "create_atomic_cas" in line for line in ledger)
+    assert "Traceback" not in done.stderr
 
 
 def test_atomics_read_and_write_and_are_no_conflict():
