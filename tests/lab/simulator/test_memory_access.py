@@ -134,6 +134,14 @@ def test_a_buffer_access_out_of_range_reads_zero_and_writes_nothing():
     assert (tensor.numpy().view(np.uint32)[::4] == np.where(SOME, OLD, data.view(np.uint32)[::4])).all()
 
 
+def test_a_resource_ends_at_its_size_even_within_a_tensor():
+    data = random_bytes(1024)
+    memory, _, S = on_memory(data)
+    place = np.where(LANE % 2, 512, 508).astype(np.uint32)
+    w = execute("buffer_load_dword v10, v2, s[4:7], 0 offen", V={2: place}, S=S | {6: 512, 7: 0}, memory=memory)
+    assert w.V[10, 0].tolist() == [0 if lane % 2 else word_at(data, 508, 4) for lane in range(64)]
+
+
 def test_illegal_accesses_name_the_element_and_touch_nothing():
     memory, tensor, S = on_memory(np.zeros(256, np.uint8))
     where = (LANE * 8).astype(np.uint32)
