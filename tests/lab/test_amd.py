@@ -234,6 +234,44 @@ def test_what_cannot_be_shipped_is_named(kernel, words):
         amd_report(kernel, X)
 
 
+@pytest.mark.parametrize(
+    "message, words",
+    [
+        ("Both operands must be same dtype. Got fp16 and fp32", "tl.dot was given fp16 and fp32"),
+        ("Cannot evaluate f-string containing non-constexpr conversion values", "only hold tl.constexpr"),
+        ("int32[] is not string", "tl.device_print"),
+        ("NotImplementedError('__setitem__ is not supported in triton')", "cannot be assigned; use tl.where"),
+        ("TypeError(\"object of type 'tensor' has no len()\")", "a block has no len()"),
+        ("TypeError('must be real number, not tensor')", "use tl.exp"),
+        ("TypeError(\"float() argument must be a string or a real number, not 'tensor'\")", "x.to(tl.float32)"),
+        ("Unsupported function referenced: <ufunc 'exp'>", "use Triton's own"),
+        ("Unsupported function referenced: <built-in method exp of type object at 0x7f>", "use Triton's own"),
+        ("TypeError(\"got an unexpected keyword argument 'dim'\")", "axis=0"),
+        ("TypeError(\"got an unexpected keyword argument 'size'\")", "no argument size"),
+        ("TypeError(\"missing a required argument: 'dtype'\")", "the argument dtype is missing"),
+        ("store() missing 1 required positional argument: 'value'", "the argument value is missing"),
+        ("'int' object is not iterable", "a shape is a tuple"),
+        ("AttributeError(\"'constexpr' object has no attribute 'handle'\")", "`while i < n`"),
+        ("Mismatched type for v between then block (fp32) and else block (int32)", "v is fp32 in one branch and int32"),
+        (
+            "Loop-carried variable acc has initial type fp32 but is re-assigned to <['64'], fp32> in loop! Please",
+            "acc enters the loop as fp32 and leaves it as a block of fp32",
+        ),
+        ("AST binary operator 'MatMult' is not (currently) implemented.", "use tl.dot(a, b)"),
+        ("unsupported operand type(s) for **: 'tensor' and 'int'", "write x * x"),
+        ("NameError('sum is not defined')", "use tl.sum"),
+        ("NameError('total_sum is not defined')", "total_sum is not defined here"),
+        ("min requires at least 2 values", "tl.max(x, axis=0)"),
+        ("'dtype' object has no attribute 'scalar'", "x.to(tl.float32)"),
+        ("'List' object has no attribute 'func'", "tl.static_range"),
+        ("invalid axis 1. Expected -1 <= axis < 1", "no axis 1"),
+        ("error encountered during parsing", "does not say where"),
+    ],
+)
+def test_what_the_compiler_says_becomes_a_plain_sentence(message, words):
+    assert words in plain(message)
+
+
 def test_an_unknown_message_is_passed_on():
     assert plain("\nsomething new\nmore") == "something new"
 
