@@ -33,6 +33,8 @@ _BITWISE = (np.bitwise_and, np.bitwise_or, np.bitwise_xor)
 _COMPARISONS = (np.less, np.less_equal, np.greater, np.greater_equal, np.equal, np.not_equal)
 
 _stock_convert_float = interpreter._convert_float
+_stock_np_dtype = interpreter._get_np_dtype
+_np_dtypes: dict[str, np.dtype] = {}
 
 
 def _bits_as(array: np.ndarray, kind: str, bitwidth: int) -> np.ndarray:
@@ -49,6 +51,14 @@ def _convert_float(data, source, target, rounding_mode):
     converted = bits.view(_TORCH_DTYPE[source]).to(_TORCH_DTYPE[target])
     out = converted.view(_TORCH_BITS[target.primitive_bitwidth]).numpy()
     return _bits_as(out, "u", target.primitive_bitwidth).reshape(data.shape)
+
+
+def _np_dtype(dtype: tl.dtype) -> np.dtype:
+    """As Triton's function, which makes its table of all types anew for every value."""
+    name = dtype.scalar.name
+    if name not in _np_dtypes:
+        _np_dtypes[name] = _stock_np_dtype(dtype)
+    return _np_dtypes[name]
 
 
 def _is_bf16_bits(handle) -> bool:
@@ -141,6 +151,7 @@ def _get_bf16(self, value) -> TensorHandle:
 def install() -> None:
     """Repair the interpreter of this process; calling it again does nothing."""
     interpreter._convert_float = _convert_float
+    interpreter._get_np_dtype = _np_dtype
     for name, repaired in (
         ("binary_op", _repaired_binary),
         ("unary_op", _repaired_unary),

@@ -9,8 +9,10 @@ from pathlib import Path
 import number_probes
 import pytest
 import torch
+import triton.language as tl
+from triton.runtime import interpreter
 
-from course_kernels._triton import dual_mode
+from course_kernels._triton import dual_mode, numerics
 
 PROBES = Path(number_probes.__file__)
 
@@ -72,3 +74,11 @@ def test_bf16_dot():
 
 def test_device_assert_fires():
     assert number_probes.false_assert_fires()
+
+
+@pytest.mark.parametrize("dtype", [tl.int1, tl.int32, tl.uint64, tl.float32, tl.bfloat16, tl.float8e5], ids=str)
+def test_the_table_of_types_that_is_made_once_is_tritons(dtype):
+    pointer = tl.pointer_type(dtype)
+    for kind in (dtype, pointer, tl.block_type(dtype, [4]), tl.block_type(pointer, [4])):
+        assert numerics._np_dtype(kind) == numerics._stock_np_dtype(kind) == interpreter._get_np_dtype(kind)
+    assert interpreter._get_np_dtype is numerics._np_dtype
