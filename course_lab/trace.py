@@ -20,7 +20,7 @@ from course_kernels._triton import hooks, variables
 from course_kernels._triton.hooks import Access
 from course_lab import hardware, style
 from course_lab.draw import Picture, Piece, program_map
-from course_lab.draw.layout import Layout, span
+from course_lab.draw.layout import Layout, exists, span
 
 MAX_LANES = 1 << 22  # lanes whose accesses are kept, in one `with` block; the ledger counts on
 
@@ -71,16 +71,10 @@ class _Counts:
             self.shared[elements] |= other
             self.writer[elements] = program + 1
 
-    def exists(self) -> np.ndarray:
-        """Which positions between the first and the last element belong to the tensor (a strided one has gaps)."""
-        real = torch.zeros(self.reads.size, dtype=torch.bool)
-        torch.as_strided(real, self.tensor.shape, self.tensor.stride()).fill_(True)
-        return real.numpy()
-
     def row(self, grid: tuple[int, int, int]) -> LedgerRow:
         size = self.tensor.element_size()
         written = int((self.writes > 0).sum())
-        missing = np.flatnonzero(self.exists() & (self.writes == 0)) if written else np.array([], np.int64)
+        missing = np.flatnonzero(exists(self.tensor) & (self.writes == 0)) if written else np.array([], np.int64)
         return LedgerRow(
             tensor=self.name,
             read=int(self.reads.sum()) * size,

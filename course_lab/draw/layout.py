@@ -13,6 +13,13 @@ def span(tensor: torch.Tensor) -> int:
     return 1 + sum(st * (n - 1) for st, n in zip(tensor.stride(), tensor.shape)) if tensor.numel() else 0
 
 
+def exists(tensor: torch.Tensor) -> np.ndarray:
+    """Which positions between the first and the last element belong to the tensor (a strided one has gaps)."""
+    real = torch.zeros(span(tensor), dtype=torch.bool)
+    torch.as_strided(real, tensor.shape, tensor.stride()).fill_(True)
+    return real.numpy()
+
+
 def indices(tensor: torch.Tensor, elements: np.ndarray) -> tuple[np.ndarray, ...]:
     """The index in each dimension of elements given as offsets from the tensor's first.
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from course_lab.draw import svg
-from course_lab.draw.layout import Layout
+from course_lab.draw.layout import Layout, exists
 
 if TYPE_CHECKING:
     from course_lab.trace import TracedLaunch
@@ -42,7 +42,7 @@ def reuse_map(launch: TracedLaunch, tensor: str, kind: str = "load") -> svg.Pict
         raise ValueError(f"{tensor} is empty: there is nothing to draw")
     verb = "read" if kind == "load" else "written"
     layout = Layout.of(launch.tensor(tensor))
-    counts = _grid(times, layout)
+    counts = _grid(times, exists(launch.tensor(tensor)), layout)
     levels = _levels(counts[counts >= 0])
     size = " x ".join(map(str, layout.shape))
     title = f"{launch.name}: how often each element of {tensor} is {verb} ({size} elements)"
@@ -53,12 +53,11 @@ def reuse_map(launch: TracedLaunch, tensor: str, kind: str = "load") -> svg.Pict
     return canvas.picture(title, "\n".join([title, *_words(counts[counts >= 0], levels, verb)]))
 
 
-def _grid(times: np.ndarray, layout: Layout) -> np.ndarray:
-    """The counts as rows and columns; -1 where the shape has no element."""
+def _grid(times: np.ndarray, real: np.ndarray, layout: Layout) -> np.ndarray:
+    """The counts as rows and columns; -1 in the gaps of a strided tensor."""
     rows, columns = layout.place(np.arange(times.size))
     shape = (1, *layout.shape)[-2:]
     counts = np.full(shape, -1, np.int64)
-    real = (rows < shape[0]) & (columns < shape[1])  # the rest are gaps between rows
     counts[rows[real], columns[real]] = times[real]
     return counts
 

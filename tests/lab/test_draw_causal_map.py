@@ -74,6 +74,14 @@ def test_a_kernel_that_skips_too_much_shows():
     assert picture.svg.count("#D55E00") >= 2 * 3
 
 
+def test_a_kernel_that_begins_too_late_shows():
+    launch = attention(48, 48)[0]
+    launch.accesses = [a for a in launch.accesses if a.tensor != "k_ptr" or a.elements.min() > 0]  # not the first block
+    text = draw.causal_map(launch, head=1).text
+    assert "skipped, though some keys are seen: 3 of 9 tiles" in text
+    assert "! queries 32 to 47, keys 0 to 15: skipped" in text
+
+
 def test_the_diagonal_has_a_step_for_each_query():
     (path,) = ElementTree.fromstring(draw.causal_map(attention(20, 20)).svg).iter(f"{SVG}path")
     points = [tuple(map(float, point.split())) for point in path.get("d")[1:].split("L")]

@@ -67,7 +67,8 @@ def test_each_step_tells_what_the_kernel_held():
     expected = f"  elements 4 to 7: max 1 -> 3, sum {first:.4g} x {math.exp(-2):.3g} + {second:.4g} = {total:.4g}"
     assert frames[1].text == expected
     assert "max stays 3" in frames[2].text
-    assert "elements 0 to 3: max -inf -> 5" in draw.online_softmax(online(), row=1)[0].text
+    other = draw.online_softmax(online(), row=1)
+    assert "elements 0 to 3: max -inf -> 5" in other[0].text and not other.notes
 
 
 def test_a_kernel_that_forgets_to_rescale_shows():
@@ -116,6 +117,24 @@ def test_what_cannot_be_shown_is_said():
         draw.online_softmax(online(), row=2)
     with pytest.raises(ValueError, match="no tensor 'z_ptr'"):
         draw.online_softmax(online(), x="z_ptr")
+
+
+@triton.jit
+def load_next(x_ptr, offs):
+    offs += 1
+    return tl.load(x_ptr + offs)
+
+
+@triton.jit
+def two_names_kernel(x_ptr, y_ptr):
+    offs = tl.arange(0, 4)
+    tl.store(y_ptr + offs, load_next(x_ptr, offs))
+
+
+def test_of_two_variables_of_a_name_the_inner_one_is_read():
+    with trace(watch=["offs"]) as launch:
+        two_names_kernel[(1,)](X, torch.empty(4))
+    assert [held["offs"].tolist() for held in launch.watched] == [[1, 2, 3, 4], [0, 1, 2, 3]]
 
 
 def test_variables_are_read_in_the_innermost_function_that_has_them():

@@ -57,6 +57,7 @@ def test_the_gaps_of_a_strided_tensor_are_no_elements():
         window_kernel[(1,)](x, torch.empty(8), 8, 1, WIDTH=1, BLOCK=8)
     assert "(4 x 10 elements)" in draw.reuse_map(launch, "x_ptr").text
     assert "never: 32 of 40 elements" in draw.reuse_map(launch, "x_ptr").text
+    assert "once: 8 of 8 elements" in draw.reuse_map(window(torch.zeros(16)[::2], width=1, stride=2), "x_ptr").text
 
 
 def test_many_counts_become_ranges_and_large_tensors_cells():
