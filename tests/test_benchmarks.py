@@ -73,7 +73,9 @@ def test_a_wrong_rival_is_noted_and_a_wrong_kernel_of_ours_stops_the_run():
 def test_distance_sees_nan_and_shapes():
     ones = torch.ones(4)
     assert contest.distance(ones, [ones]) == 0
-    assert not contest.distance(torch.full((4,), torch.nan), [ones]) <= 1
+    nan = torch.full((4,), torch.nan)
+    for result in ([nan, ones], [ones, nan]):
+        assert not contest.distance(result, [ones, ones]) <= 1
     with pytest.raises(AssertionError, match=r"shape \(2, 2\), not \(4,\)"):
         contest.distance(ones.view(2, 2), [ones])
     with pytest.raises(AssertionError, match="1 results, not 2"):
