@@ -14,7 +14,7 @@ export TORCH ROCM
 test test-full test-simulator: export OMP_NUM_THREADS = 1  # pytest-xdist has a process for each core already
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lab test test-full test-simulator test-gpu bench lessons lint clean
+.PHONY: help setup lab test test-full test-simulator test-gpu bench compat lessons lint clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
@@ -44,6 +44,9 @@ test-gpu: setup  ## the kernels' tests, slow ones too, on this machine's GPU
 
 bench: setup  ## time the kernels on this GPU, few sizes; all of them: .venv/bin/python -m benchmarks
 	@$(BIN)/python -m benchmarks --short
+
+compat: setup  ## the instruments and all notebooks on Triton 3.6 to 3.9; half an hour
+	$(BIN)/python scripts/compat.py
 
 lessons: setup  ## build notebooks/, exercises/ and solutions/ from course_lessons/
 	$(BIN)/course build

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import course_lab
+from course_lab.build import compat
 from course_lab.simulator import survey
 
 ROOT = Path(course_lab.__file__).parent.parent
@@ -30,7 +31,8 @@ def pages(root: Path = ROOT) -> Iterator[tuple[Path, str]]:
         return
     results = survey.stored()
     text = readme.read_text(encoding="utf-8")
-    yield readme, between("simulator", survey.summary(results), text)
+    text = between("simulator", survey.summary(results), text)
+    yield readme, between("compat", compat.table(compat.stored()), text)
     yield root / "docs" / "simulator.md", _SIMULATOR.format(table=survey.table(results))
 
 

@@ -1,0 +1,153 @@
+"""`make compat`: run the instruments' tests and the notebooks on every Triton that the course supports.
+
+Each version is laid over the environment that runs this script: its wheel, and an older numpy where it needs one, go
+into a folder under .venv-compat/ that stands first on the path. Results are kept in course_lab/build/compat.json and
+shown as a table in README.md.
+
+    python scripts/compat.py              # all versions
+    python scripts/compat.py 3.6.0        # one, and keep what is known of the others
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+import xml.etree.ElementTree as ElementTree
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+
+from course_lab.build import compat, pages
+
+ROOT = Path(__file__).resolve().parents[1]
+OVERLAYS = ROOT / ".venv-compat"
+SECONDS = 3600  # for one suite on one version
+NOT_TIMED = "not takes_less_than"  # tests of speed say nothing about a version
+
+VERSIONS = {"3.6.0": ["numpy>=2.0,<2.4"], "3.7.1": [], "3.8.0": [], "3.9.0": []}  # Triton: what else it needs
+NOTEBOOKS_ON = ("3.6.0", "3.9.0")  # the oldest and the newest
+SUITES = {  # heading of a column: arguments for pytest, in the root of the repository
+    "engines": ["tests/kernels/test_triton_*.py", "tests/kernels/test_backend.py"],
+    "trace": ["tests/lab/test_trace*.py"],
+    "check": ["tests/lab/test_check*.py", "tests/lab/test_sandbox.py"],
+    "AMD report": ["tests/lab/test_amd*.py"],
+    "simulator": [
+        "tests/lab/simulator/test_simulat*.py",
+        "tests/lab/simulator/test_stepper.py",
+    ],
+    "solutions": ["--nbval", "solutions"],
+    "notebooks": ["--nbval", "notebooks"],
+}
+
+
+def main(arguments: list[str]) -> int:
+    unknown = [version for version in arguments if version not in VERSIONS]
+    if unknown:
+        print(f"Unknown: {', '.join(unknown)}. Known are {', '.join(VERSIONS)}.", file=sys.stderr)
+        return 2
+    for version in arguments or VERSIONS:
+        run_version(version)
+    results = compat.stored()
+    for path, text in pages.pages():
+        path.write_text(text, encoding="utf-8")
+    print(compat.table(results))
+    return int(any(suite["failed"] for row in results.values() for suite in row["suites"].values()))
+
+
+# ---- running ---------------------------------------------------------------------------------------------------------
+
+
+def run_version(version: str) -> None:
+    """Run every suite on one version of Triton and keep the results."""
+    overlay = make_overlay(version)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (*overlay, ROOT))), "OMP_NUM_THREADS": "1"}
+    row = {"about": about(environment), "suites": {}}
+    if row["about"]["triton"] != version:
+        raise SystemExit(f"Triton {row['about']['triton']} was imported instead of {version}.")
+    for name, arguments in SUITES.items():
+        if name == "notebooks" and version not in NOTEBOOKS_ON:
+            continue
+        row["suites"][name] = run_suite(arguments, environment)
+        print(f"Triton {version}, {name}: {compat.cell(row['suites'][name])}", flush=True)
+        for failure in row["suites"][name]["failures"]:
+            print(f"    {failure}", flush=True)
+    results = {**compat.stored(), version: row}
+    compat.STORED.write_text(json.dumps({v: results[v] for v in VERSIONS if v in results}, indent=1) + "\n")
+
+
+def make_overlay(version: str) -> list[Path]:
+    """The folder to put first on the path; none for what this environment has already."""
+    needs = VERSIONS[version]
+    if metadata.version("triton") == version and not needs:
+        return []
+    folder = OVERLAYS / version
+    if not folder.exists():
+        OVERLAYS.mkdir(exist_ok=True)
+        unfinished = Path(tempfile.mkdtemp(dir=OVERLAYS))
+        pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
+        try:
+            subprocess.run([*pip, "--target", str(unfinished), f"triton=={version}", *needs], check=True)
+            unfinished.rename(folder)
+        finally:
+            shutil.rmtree(unfinished, ignore_errors=True)
+    return [folder]
+
+
+def about(environment: dict[str, str]) -> dict[str, str]:
+    """The versions that a process in this environment sees, and the date."""
+    names = ("triton", "torch", "numpy")
+    code = f"from importlib.metadata import version; print(*map(version, {names!r}))"
+    done = subprocess.run([sys.executable, "-c", code], env=environment, check=True, capture_output=True, text=True)
+    versions = dict(zip(names, done.stdout.split()))
+    return {**versions, "python": platform.python_version(), "date": datetime.now(UTC).strftime("%Y-%m-%d")}
+
+
+def run_suite(arguments: list[str], environment: dict[str, str]) -> dict:
+    """Numbers of tests that passed, failed and were skipped, and the names of those that failed."""
+    paths = [str(p.relative_to(ROOT)) for a in arguments if "*" in a for p in sorted(ROOT.glob(a))]
+    plain = [a for a in arguments if "*" not in a]
+    with tempfile.TemporaryDirectory() as folder:
+        report = Path(folder) / "junit.xml"
+        command = [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "-p",
+            "no:cacheprovider",
+            "-k",
+            NOT_TIMED,
+            f"--junitxml={report}",
+        ]
+        try:
+            done = subprocess.run(
+                [*command, *plain, *paths], cwd=ROOT, env=environment, timeout=SECONDS, capture_output=True, text=True
+            )
+            ran = done.returncode in (0, 1) and report.exists()  # other statuses: nothing collected, or it broke off
+            problem = "" if ran else (done.stdout + done.stderr).strip()[-300:] or f"status {done.returncode}"
+        except subprocess.TimeoutExpired:
+            problem = f"not finished after {SECONDS} s"
+        if problem:
+            return {"passed": 0, "failed": 1, "skipped": 0, "failures": [problem]}
+        return counted(report.read_text(encoding="utf-8"))
+
+
+def counted(junit: str) -> dict:
+    """The figures of a JUnit report."""
+    result = {"passed": 0, "failed": 0, "skipped": 0, "failures": []}
+    for case in ElementTree.fromstring(junit).iter("testcase"):
+        kinds = {child.tag for child in case}
+        kind = "failed" if kinds & {"failure", "error"} else "skipped" if "skipped" in kinds else "passed"
+        result[kind] += 1
+        if kind == "failed":
+            result["failures"].append(f"{case.get('classname')}::{case.get('name')}")
+    return result
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
