@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from course_kernels.reference import act_and_mul, add_rms_norm, rms_norm
+from course_kernels.reference import act_and_mul, add_rms_norm, rms_norm, split_qkv_rope
 
 
 def embedding(tokens: Tensor, weight: Tensor) -> Tensor:
@@ -26,35 +26,6 @@ def embedding(tokens: Tensor, weight: Tensor) -> Tensor:
 def linear(x: Tensor, weight: Tensor) -> Tensor:
     """``x @ weight.T``: (T, K) and weight (M, K) -> (T, M). SmolLM2 has no biases."""
     return F.linear(x, weight)
-
-
-def split_qkv_rope(
-    qkv: Tensor,
-    cos: Tensor,
-    sin: Tensor,
-    positions: Tensor,
-    num_q_heads: int,
-    num_kv_heads: int,
-    head_dim: int,
-    *,
-    style: str = "neox",
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Cut qkv (T, (QH + 2 KH) D) into q (T, QH, D), k and v (T, KH, D); turn q and k by each token's position.
-
-    Row ``positions[t]`` of cos and sin (P, D/2), float32, holds the angles of token t. Style "neox" pairs element i
-    with element i + D/2, which is the only style that this model needs.
-    """
-    if style != "neox":
-        raise ValueError(f"style is {style!r}; the model's own split_qkv_rope knows only 'neox'")
-    heads = qkv.view(len(qkv), num_q_heads + 2 * num_kv_heads, head_dim)
-    q, k, v = heads.split([num_q_heads, num_kv_heads, num_kv_heads], dim=1)
-    cos, sin = cos[positions, None, :], sin[positions, None, :]
-    return _rotate(q, cos, sin), _rotate(k, cos, sin), v
-
-
-def _rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    first, second = x.float().chunk(2, dim=-1)
-    return torch.cat([first * cos - second * sin, second * cos + first * sin], dim=-1).to(x.dtype)
 
 
 def kv_cache_update(q: None, k: Tensor, v: Tensor, k_cache: Tensor, v_cache: Tensor, positions: Tensor) -> None:
