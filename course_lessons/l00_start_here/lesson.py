@@ -200,7 +200,7 @@ work
 
 # %% tags=["nbval-ignore-output"]
 idle = simulator.step(scale_kernel, grid, (x, y, 3.0, 576), BLOCK=256, arch="gfx942", program=(2,), wave=1)
-store = idle.only("tl.store")[-1]
+store = idle.only("_store_")[-1]
 assert not store.touches[0].active.any()
 print(store)
 
