@@ -84,6 +84,13 @@ def _decode(x: Inputs) -> Tensors:
     return (kernels.paged_decode_attention(x(2, 9, 64), x(8, 16, 3, 64), x(8, 16, 3, 64), table, lengths),)
 
 
+def _long_decode(x: Inputs) -> Tensors:
+    """One sequence of 1000 tokens: its keys are shared out between programs."""
+    table = torch.arange(63, -1, -1, dtype=torch.int32).view(1, 64)
+    lengths = torch.tensor([1000], dtype=torch.int32)
+    return (kernels.paged_decode_attention(x(1, 4, 64), x(64, 16, 2, 64), x(64, 16, 2, 64), table, lengths),)
+
+
 def _fp8(quantise: Callable, x: Inputs, cols: int, **options) -> Tensors:
     return quantise(x(5 * x.size, cols), dtype=kernels.fp8_dtype(x.arch), **options)
 
@@ -100,7 +107,10 @@ CASES: dict[str, Callable[[Inputs], Tensors]] = {
     "softmax": lambda x: (kernels.softmax(x(5 * x.size, 577) - 20),),
     "softmax, long rows": lambda x: (kernels.softmax(x(2, 20001)),),
     "rms_norm": lambda x: _with_gradients(kernels.rms_norm, x(5 * x.size, 576, grad=True), x(576, grad=True)),
-    "rms_norm, long rows": lambda x: (kernels.rms_norm(x(2, 20001), x(20001)),),
+    "rms_norm, long rows": lambda x: _with_gradients(kernels.rms_norm, x(2, 20001, grad=True), x(20001, grad=True)),
+    "layer_norm, long rows": lambda x: _with_gradients(
+        kernels.layer_norm, x(2, 20001, grad=True), x(20001, grad=True), x(20001, grad=True)
+    ),
     "add_rms_norm": lambda x: _with_gradients(
         kernels.add_rms_norm, x(5, 576, grad=True), x(5, 576, grad=True), x(576, grad=True)
     ),
@@ -112,6 +122,9 @@ CASES: dict[str, Callable[[Inputs], Tensors]] = {
     "silu_and_mul": lambda x: (kernels.silu_and_mul(x(5 * x.size, 2 * 1536)),),
     "dropout_add": lambda x: (kernels.dropout_add(x(5, 576), x(5, 576), 0.3, 42),),
     "quant_fp8_per_token": lambda x: _fp8(kernels.quant_fp8_per_token, x, 576),
+    "quant_fp8_per_token, long rows": lambda x: kernels.quant_fp8_per_token(
+        x(2, 20001), dtype=kernels.fp8_dtype(x.arch)
+    ),
     "quant_fp8_per_group": lambda x: _fp8(kernels.quant_fp8_per_group, x, 576),
     "act_mul_fp8_quant": lambda x: _fp8(kernels.act_mul_fp8_quant, x, 512, kind="silu"),
     "rope, neox": lambda x: (kernels.rope(x(9 * x.size, 2, 3, 64), *_tables(64), positions=x.positions(9 * x.size)),),
@@ -140,6 +153,7 @@ CASES: dict[str, Callable[[Inputs], Tensors]] = {
         ),
     ),
     "paged_decode_attention": _decode,
+    "paged_decode_attention, long": _long_decode,
     "mla_bmm_rope_cache": _mla,
     "matmul": lambda x: (kernels.matmul(x(33 * x.size, 100), x(100, 50 * x.size), activation="silu"),),
     "matmul, one row": lambda x: (kernels.matmul(x(1, 576), x(576, 200)),),
