@@ -9,12 +9,13 @@ from typing import Any
 import amd_table
 import pytest
 import torch
+import triton
 from kernel_testing import AMD_COMPUTE_UNITS, DTYPES, short
 from triton.compiler import CompiledKernel
 from triton.runtime.interpreter import InterpretedFunction
 from triton.runtime.jit import JITFunction
 
-from course_kernels import launch
+from course_kernels import fp8_dtype, launch
 from course_kernels._triton import dual_mode
 
 
@@ -34,6 +35,17 @@ def device() -> Iterator[str]:
 @pytest.fixture(params=DTYPES, ids=short)
 def dtype(request: pytest.FixtureRequest) -> torch.dtype:
     """float32, float16, bfloat16."""
+    return request.param
+
+
+@pytest.fixture(params=[torch.float8_e4m3fn, torch.float8_e4m3fnuz], ids=short)
+def fp8(request: pytest.FixtureRequest, device: str) -> torch.dtype:
+    """Both flavours, as far as this machine can."""
+    if device == "cuda" and request.param != fp8_dtype():
+        pytest.skip(f"the GPU computes with {fp8_dtype()}, not with {request.param}")
+    version = tuple(map(int, triton.__version__.split(".")[:2]))
+    if request.param == torch.float8_e4m3fnuz and device == "cpu" and version < (3, 8):
+        pytest.skip(f"Triton {triton.__version__} cannot interpret float8_e4m3fnuz; 3.8 can")
     return request.param
 
 

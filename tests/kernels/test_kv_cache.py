@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-import triton
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from kernel_testing import DTYPES, TOLERANCE, assert_close, bits, far_apart, places, randn, run, short, tables
@@ -18,16 +17,6 @@ few_examples = settings(
 )
 styles = pytest.mark.parametrize("style", STYLES)
 layouts = pytest.mark.parametrize("layout", LAYOUTS)
-
-
-@pytest.fixture(params=[FN, FNUZ], ids=short)
-def fp8(request, device) -> torch.dtype:
-    """Both flavours, as far as this machine can."""
-    if device == "cuda" and request.param != fp8_dtype():
-        pytest.skip(f"the GPU computes with {fp8_dtype()}, not with {request.param}")
-    if request.param == FNUZ and device == "cpu" and tuple(map(int, triton.__version__.split(".")[:2])) < (3, 8):
-        pytest.skip(f"Triton {triton.__version__} cannot interpret float8_e4m3fnuz; 3.8 can")
-    return request.param
 
 
 def heads(tokens, counts, head_dim, dtype=torch.float32, device="cpu"):

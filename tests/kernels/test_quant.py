@@ -2,10 +2,9 @@
 
 import pytest
 import torch
-import triton
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from kernel_testing import far_apart, short
+from kernel_testing import far_apart
 
 import course_kernels
 from course_kernels import fp8_dtype, launch, quant, reference
@@ -19,16 +18,6 @@ GROUP_SHAPES = [(1, 256), (31, 512), (8, 640), (3, 576), (2, 3, 130), (5, 7)]
 few_examples = settings(
     max_examples=6, deadline=None, database=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
-
-
-@pytest.fixture(params=[FN, FNUZ], ids=short)
-def fp8(request, device) -> torch.dtype:
-    """Both flavours, as far as this machine can."""
-    if device == "cuda" and request.param != fp8_dtype():
-        pytest.skip(f"the GPU computes with {fp8_dtype()}, not with {request.param}")
-    if request.param == FNUZ and device == "cpu" and tuple(map(int, triton.__version__.split(".")[:2])) < (3, 8):
-        pytest.skip(f"Triton {triton.__version__} cannot interpret float8_e4m3fnuz; 3.8 can")
-    return request.param
 
 
 @pytest.fixture(params=["held", "walked"])

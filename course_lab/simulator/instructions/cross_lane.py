@@ -13,6 +13,7 @@ from course_lab.simulator import values
 from course_lab.simulator.instructions.common import NotInTable, Step, Target
 from course_lab.simulator.instructions.scalar import writer as scalar_writer
 from course_lab.simulator.numbers import U32, U64
+from course_lab.simulator.operands import Operand
 from course_lab.simulator.program import Decoded
 
 
@@ -128,15 +129,19 @@ def _permute_across_rows(exchange: bool):
     return builder
 
 
+def _named_lanes(address: Operand, instruction: Decoded) -> values.Reader:
+    """The lane that each lane names, in bytes, int64 [wave, lane]."""
+    where, offset = values.reader(address, "u32"), U32(instruction.modifiers.get("offset", 0))
+    return lambda w: w.full(((where(w) + offset) >> U32(2)) % w.lanes).astype(np.int64)
+
+
 def _backward_permute(instruction: Decoded, target: Target) -> Step:
     """ds_bpermute: each lane names, in bytes, the lane that it reads."""
     result, address, data = instruction.operands
-    where, read = values.reader(address, "u32"), values.reader(data, "u32")
-    offset = instruction.modifiers.get("offset", 0)
-    write = values.writer(result, "u32")
+    lanes, read, write = _named_lanes(address, instruction), values.reader(data, "u32"), values.writer(result, "u32")
 
     def run(w):
-        lane = w.full(((where(w) + U32(offset)) >> U32(2)) % w.lanes).astype(np.int64)
+        lane = lanes(w)
         value = w.full(read(w))
         taken = np.take_along_axis(value, lane, axis=1)
         if w.mask is not None:  # a lane that is switched off gives 0
@@ -149,12 +154,10 @@ def _backward_permute(instruction: Decoded, target: Target) -> Step:
 def _forward_permute(instruction: Decoded, target: Target) -> Step:
     """ds_permute: each lane names, in bytes, the lane that it writes; the highest lane wins."""
     result, address, data = instruction.operands
-    where, read = values.reader(address, "u32"), values.reader(data, "u32")
-    offset = instruction.modifiers.get("offset", 0)
-    write = values.writer(result, "u32")
+    lanes, read, write = _named_lanes(address, instruction), values.reader(data, "u32"), values.writer(result, "u32")
 
     def run(w):
-        lane = w.full(((where(w) + U32(offset)) >> U32(2)) % w.lanes).astype(np.int64)
+        lane = lanes(w)
         value = w.full(read(w))
         result_value = np.zeros((w.size, w.lanes), U32)
         active = np.ones((w.size, w.lanes), bool) if w.mask is None else w.mask
