@@ -67,6 +67,22 @@ class Lesson:
         raise LessonError(f"Lesson {self.name} has no pyproject.toml above {self.path}: build it from a checkout.")
 
     @cached_property
+    def title(self) -> str:
+        """The heading of the lesson: "02 RMSNorm"."""
+        heading = re.search(r"^# # (.+)$", self.file("lesson.py").read_text(encoding="utf-8"), re.MULTILINE)
+        return heading.group(1) if heading else self.name
+
+    @property
+    def subject(self) -> str:
+        """What the lesson teaches, in one line: the docstring of its package."""
+        return (importlib.import_module(self.package).__doc__ or "").strip().removesuffix(".")
+
+    @property
+    def minutes(self) -> int | None:
+        """Expected time of reading, without the exercises: MINUTES of its package."""
+        return getattr(importlib.import_module(self.package), "MINUTES", None)
+
+    @cached_property
     def exercises(self) -> tuple[Exercise, ...]:
         """EXERCISES of the lesson's spec.py."""
         exercises = tuple(self._module("spec").EXERCISES)

@@ -81,8 +81,8 @@ def build(
         job.lesson(lesson)
     for folder in sorted({lesson.path.parent for lesson in chosen if _has_source(lesson)}):
         job.overview(folder)
-    if only is None:
-        job.pages()
+    for root in sorted({lesson.root for lesson in chosen if _has_source(lesson)}):
+        job.pages(root)
     return report
 
 
@@ -126,10 +126,14 @@ class _Job:
             if str(error) not in self.report.problems:
                 self.report.warnings.append(f"{short(path)} was not renewed: {error}")
 
-    def pages(self) -> None:
-        """Write what pages of the repository say from stored results."""
-        for path, text in pages.pages():
-            self._store(path, text)
+    def pages(self, root: Path) -> None:
+        """Write what pages of a repository say of its lessons and from stored results."""
+        try:
+            for path, text in pages.pages(root):
+                self._store(path, text)
+        except _BROKEN as error:
+            if str(error) not in self.report.problems:
+                self.report.warnings.append(f"the pages of {short(root)} were not renewed: {error}")
 
     def _lesson(self, lesson: Lesson) -> None:
         self._executed(lesson, assemble.lesson_notebook(lesson), lesson.notebook("notebooks"), strict=False)

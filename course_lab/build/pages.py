@@ -6,7 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import course_lab
+from course_lab import lessons
 from course_lab.build import compat
+from course_lab.lessons import Lesson
 from course_lab.simulator import survey
 
 ROOT = Path(course_lab.__file__).parent.parent
@@ -25,15 +27,32 @@ interpreter, in bfloat16 for gfx942, where the launch has 64 programs or more.
 
 
 def pages(root: Path = ROOT) -> Iterator[tuple[Path, str]]:
-    """Every such page and the text that it must have; none where the package stands alone."""
+    """Every such page below `root` and the text that it must have; none where there is no README."""
     readme = root / "README.md"
-    if not readme.exists() or not survey.STORED.exists():
+    if not readme.exists():
         return
-    results = survey.stored()
     text = readme.read_text(encoding="utf-8")
-    text = between("simulator", survey.summary(results), text)
+    here = [lesson for lesson in lessons.all() if lesson.is_built_in(root)]
+    text = between("lessons", lesson_table(here), text)
+    text = between("simulator", survey.summary(survey.stored()), text)
     yield readme, between("compat", compat.table(compat.stored()), text)
-    yield root / "docs" / "simulator.md", _SIMULATOR.format(table=survey.table(results))
+    if root.samefile(ROOT):
+        yield root / "docs" / "simulator.md", _SIMULATOR.format(table=survey.table(survey.stored()))
+
+
+def lesson_table(of: list[Lesson]) -> str:
+    """Markdown: title, subject, time and exercises of each lesson."""
+    rows = ["| lesson | what it teaches | reading | exercises | difficulty |", "|---|---|---|---|---|"]
+    for lesson in of:
+        stars = [exercise.stars for exercise in lesson.exercises] or [0]
+        minutes = sum(exercise.minutes for exercise in lesson.exercises)
+        work = f"[{len(lesson.exercises)}](exercises/{lesson.name}.ipynb), {minutes} min" if minutes else ""
+        span = " to ".join("★" * count for count in sorted({min(stars), max(stars)}))
+        reading = f"{lesson.minutes} min" if lesson.minutes else ""
+        rows.append(
+            f"| [{lesson.title}](notebooks/{lesson.name}.ipynb) | {lesson.subject} | {reading} | {work} | {span} |"
+        )
+    return "\n".join(rows)
 
 
 def between(name: str, block: str, text: str) -> str:

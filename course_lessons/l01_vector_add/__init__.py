@@ -1,1 +1,3 @@
-"""Lesson 01: vector addition."""
+"""Programs, blocks, masks, grids, strides; bytes and bandwidth; coalesced loads."""
+
+MINUTES = 40  # of reading, without the exercises

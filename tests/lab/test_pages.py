@@ -1,5 +1,6 @@
 """Pages made from stored results."""
 
+from course_lab import lessons
 from course_lab.build import pages
 from course_lab.simulator import survey
 
@@ -26,3 +27,10 @@ def test_a_summary_names_the_worst_of_each_target():
 
 def test_without_a_readme_there_are_no_pages(tmp_path):
     assert list(pages.pages(tmp_path)) == []
+
+
+def test_the_table_of_lessons_gives_time_and_difficulty(fake_source):
+    row = pages.lesson_table([lessons.lesson("90")]).splitlines()[2]
+    assert row.startswith("| [Doubling](notebooks/90_double.ipynb) | A lesson with two exercises |  |")
+    assert row.endswith("| [2](exercises/90_double.ipynb), 15 min | ★ to ★★ |")
+    assert "| 40 min | [6](exercises/02_rmsnorm.ipynb), 90 min | ★ to ★★★ |" in pages.lesson_table([lessons.lesson("02")])

@@ -43,6 +43,11 @@ def test_the_rules_are_kept(lesson):
     assert rules.problems(lesson) == []
 
 
+@pytest.mark.parametrize("lesson", LESSONS, ids=lambda lesson: lesson.name)
+def test_the_table_of_lessons_has_its_subject_and_time(lesson):
+    assert lesson.subject and lesson.minutes
+
+
 def test_the_notebooks_are_what_their_source_gives():
     report = build.build(check=True)
     assert report.ok, str(report)
