@@ -8,7 +8,7 @@ import importlib
 import pytest
 import torch
 
-from benchmarks import FAMILIES, __main__, contest, report
+from benchmarks import FAMILIES, __main__, contest, report, search
 from benchmarks.contest import COPY, OURS, Case, Contest
 from course_lab import bench
 
@@ -195,3 +195,18 @@ def test_the_command_runs_its_families_prints_and_saves(monkeypatch, tmp_path, c
     assert ran == [(["softmax"], "short", True)] and bench.Results.load(path).machine.commit == "fff"
     out = capsys.readouterr().out
     assert "50% of copy bandwidth" in out and "MISSED copy bandwidth" in out and "50% instead of 95%" in out
+
+
+# ---- the search for a tile -------------------------------------------------------------------------------------------
+
+
+def test_every_configuration_of_the_search_has_a_name_of_its_own():
+    for configs in (search.CONFIGS, search.GROUPS):
+        names = {search.name_of(config) for config in configs}
+        assert len(names) == len(configs) and "128 x 128 x 64, 4 warps, 3 stages, groups of 8" in names
+
+
+@pytest.mark.skipif(bench.available(), reason="it would search")
+def test_the_search_refuses_to_time_without_a_gpu(capsys, tmp_path):
+    assert search.main(["--save", str(tmp_path / "search.json")]) == 0
+    assert "no GPU" in capsys.readouterr().out and not list(tmp_path.iterdir())
