@@ -134,10 +134,19 @@ def _note_gpu_launch(kernel: JITFunction, args: tuple, kwargs: dict[str, Any], g
 
 
 def _bench(self, *args, config, **meta):
-    """Time one configuration for @triton.autotune. On a CPU there is nothing to time: the first one is taken."""
-    if _belongs_on_cpu(args, meta):
+    """Time one configuration for @triton.autotune. On a CPU there is nothing to time: the first one is taken.
+
+    A `do_bench` of the caller's own is asked all the same: it may measure something else than time.
+    """
+    if _belongs_on_cpu(args, meta) and not _has_own_measure(self):
         return [0.0, 0.0, 0.0]
     return _stock_bench(self, *args, config=config, **meta)
+
+
+def _has_own_measure(tuner: Autotuner) -> bool:
+    """`warmup`, `rep` and `use_cuda_graph` only set how Triton's own stopwatch, which needs a GPU, is used."""
+    stock = tuner.num_warmups is not None or tuner.num_reps is not None or tuner.use_cuda_graph
+    return tuner._do_bench is not None and not stock
 
 
 def _run(self, *args, grid, warmup, **kwargs):

@@ -74,6 +74,41 @@ def test_specialisation_obeys_the_decorator():
     assert not spec.attrs.get((1,))
 
 
+def _tuned(kernel, **how):
+    """The kernel with two configurations; each run of one adds 1 where it writes in place."""
+    configs = [triton.Config({"BLOCK": block}) for block in (16, 32)]
+    return triton.autotune(configs, key=[], **how)(kernel)
+
+
+@triton.jit
+def increment_kernel(x_ptr, n, BLOCK: tl.constexpr):
+    offs = tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + offs, mask=offs < n, other=0.0)
+    tl.store(x_ptr + offs, x + 1, mask=offs < n)
+
+
+@pytest.mark.filterwarnings("ignore:warmup, rep, and use_cuda_graph:DeprecationWarning")
+@pytest.mark.parametrize("how", [{}, {"warmup": 1}, {"rep": 1}, {"use_cuda_graph": True}], ids=str)
+def test_autotuning_takes_the_first_configuration_where_there_is_nothing_to_time(how):
+    x, kernel = torch.zeros(10), _tuned(increment_kernel, **how)
+    kernel[(1,)](x, 10)
+    assert x.tolist() == [1] * 10 and kernel.best_config.kwargs == {"BLOCK": 16}
+
+
+def test_autotuning_asks_a_measure_of_the_callers_own():
+    seen = []
+
+    def measure(call, quantiles):
+        call()
+        seen.append(call)
+        return [2.0 - len(seen)] * 3
+
+    x, kernel = torch.zeros(10), _tuned(increment_kernel, do_bench=measure)
+    kernel[(1,)](x, 10)
+    assert len(seen) == 2 and kernel.best_config.kwargs == {"BLOCK": 32}
+    assert x.tolist() == [3] * 10  # two to measure, one for the caller: in place all three count
+
+
 def test_heuristics_and_unwrap():
     x, y = torch.randn(100), torch.empty(100)
     heuristic_kernel[(1,)](x, y, 100)
