@@ -17,11 +17,12 @@ from typing import Any
 import torch
 
 from course_lab import bench
+from course_lab.bench import COPY, OURS
 
 SMALL = 32 << 20  # bytes: they fit into the L2 cache of a large GPU
 REPEAT = 0.05  # seconds of calls for one figure
 
-OURS, EAGER, TORCH, COMPILE, LIGER, COPY = "ours", "eager", "torch", "torch.compile", "Liger", "copy"
+EAGER, TORCH, COMPILE, LIGER = "eager", "torch", "torch.compile", "Liger"
 
 # rows x columns: one token, a batch of decoded ones, prompts; SmolLM2's width, Llama 3's, 2's and twice the first
 ROWS = [(rows, cols) for rows in (1, 64, 4096, 16384) for cols in (576, 4096, 5120, 8192)]

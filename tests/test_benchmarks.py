@@ -29,8 +29,8 @@ def results(*figures, notes=()) -> bench.Results:
     return bench.Results(MACHINE, list(figures), list(notes))
 
 
-def line(*figures) -> report.Line:
-    (found,) = report.lines(results(*figures))
+def line(*figures) -> bench.Line:
+    (found,) = bench.lines(results(*figures))
     return found
 
 

@@ -553,6 +553,22 @@ print(hardware.lower_bound(bytes=12 * 4096 * hidden, flops=4096 * hidden, gpu="M
 # There the cost is the launch itself. Sixty launches for sixty additions are too many, and the remedy is not a faster
 # addition. It is to do the addition inside a kernel that must run anyway. Lesson 02 does that.
 #
+# That is theory. What does a GPU really do? This course has no figures of its own from an AMD GPU, but it has some from
+# an NVIDIA H200, whose memory moves 4.8 TB/s by its data sheet. *eager* is PyTorch's `x + y`, *ours* the kernel of this
+# course's library, and *copy* a plain copy of as many bytes, all in bfloat16:
+
+# %% tags=["nbval-ignore-output"]
+table = bench.stored("vector_add", "1 x 576", "64 x 4096", "4096 x 4096", "16384 x 8192")
+large = "16384 x 8192"
+assert 0.9 < table.find("copy", large).seconds / table.find("ours", large).seconds < 1.1
+assert table.find("ours", "64 x 4096").seconds < 2 * table.find("ours", "1 x 576").seconds
+table
+
+# %% [markdown]
+# Read it from right to left. The large addition takes as long as the copy: it *is* its memory traffic, as promised, and
+# nobody beats anybody. At 4096 x 4096 each addition is over before the memory runs at full speed. And 64 rows of 4096
+# cost hardly more than a single row of 576, though they have 455 times the elements: that microsecond is the launch.
+#
 # With a GPU in this machine, the next cell times your kernel against PyTorch's. Without one, it says so.
 
 # %% tags=["nbval-ignore-output"]

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
+
 import amd_kernels as kernels
 import pytest
 import torch
 
 import course_lab  # noqa: F401  makes launches on CPU tensors possible
+from course_kernels._triton import dual_mode
 from course_lab import bench, engines
+from course_lab.bench import standings, timing
 
 MACHINE = bench.Machine("Test GPU", "gfx942", "hip", "2.13", "3.9", "7.2", "3.11", "2026-01-01")
 
@@ -16,8 +21,8 @@ MACHINE = bench.Machine("Test GPU", "gfx942", "hip", "2.13", "3.9", "7.2", "3.11
 def fake_gpu(monkeypatch):
     """A GPU whose every call takes 2 ms and whose copies take 1 ms."""
     monkeypatch.setattr(engines, "gpu", lambda: engines.Gpu("Test GPU", "gfx942", "hip", 64))
-    monkeypatch.setattr(bench, "_seconds", lambda *_: (2e-3, 1.9e-3, 2.2e-3))
-    monkeypatch.setattr(bench, "copy_bandwidth", lambda: 4e12)
+    monkeypatch.setattr(timing, "_seconds", lambda *_: (2e-3, 1.9e-3, 2.2e-3))
+    monkeypatch.setattr(timing, "copy_bandwidth", lambda: 4e12)
 
 
 @pytest.mark.skipif(bench.available(), reason="there is a GPU here")
@@ -32,7 +37,7 @@ def test_without_a_gpu_nothing_is_timed():
 
 
 def test_the_users_triton_interpret_is_named(fake_gpu, monkeypatch):
-    monkeypatch.setattr(bench.dual_mode, "env_interpret", lambda: True)
+    monkeypatch.setattr(dual_mode, "env_interpret", lambda: True)
     assert not bench.available()
     with pytest.raises(bench.NothingToTime, match="TRITON_INTERPRET=1 is set"):
         bench.time(lambda: None)
@@ -74,6 +79,77 @@ def test_the_plot_names_the_machine_and_has_one_line_a_name():
     assert [text.get_text() for text in axes.get_legend().get_texts()] == ["ours", "torch", "a plain copy, 1 GiB"]
     with pytest.raises(ValueError, match="no measurement has bytes"):
         bench.Results(MACHINE, [bench.Measurement("x", 1, 1, 1)]).plot()
+
+
+# ---- stored figures --------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def two_machines(tmp_path, monkeypatch):
+    """A folder with figures of two GPUs."""
+    monkeypatch.setattr(standings, "RESULTS", tmp_path)
+    figure = functools.partial(bench.Measurement, fast=1e-3, slow=1e-3, family="norm")
+    first = [
+        figure("eager", 4e-3, size="8 x 8", bytes=4e9, graph="cold"),
+        figure("ours", 2e-3, size="8 x 8", bytes=4e9, graph="cold"),
+        figure("copy", 1e-3, size="8 x 8", bytes=4e9, graph="cold"),
+        figure("ours", 3e-6, size="1 x 8", bytes=4e3, graph="warm"),
+        figure("torch", 1e-3, size="64", bytes=1, flops=5e11, family="matmul"),
+        figure("ours", 2e-3, size="64", bytes=1, flops=5e11, family="matmul"),
+    ]
+    bench.Results(MACHINE, first).save(tmp_path / "a.json")
+    second = [figure("ours", 9e-3, size="8 x 8"), figure("ours", 9e-3, size="1", family="only here")]
+    bench.Results(dataclasses.replace(MACHINE, gpu="Other GPU"), second).save(tmp_path / "b.json")
+
+
+def test_stored_figures_are_a_table_of_contenders_and_sizes_that_names_the_machine(two_machines):
+    table = bench.stored("norm")
+    assert str(table).splitlines() == [
+        "norm on Test GPU (gfx942), PyTorch 2.13, Triton 3.9, 2026-01-01",
+        "                                         8 x 8  1 x 8 *",
+        "  eager                        4 ms, 1.00 TB/s",
+        "  ours                         2 ms, 2.00 TB/s     3 us",
+        "  copy                         1 ms, 4.00 TB/s",
+        "  ours against the best other           2.00 x",
+        "* Calls in a row, so that the data are in the cache: no memory bandwidth.",
+    ]
+    html = table._repr_html_()
+    assert "norm on Test GPU" in html and "2 ms, 2.00 TB/s" in html and "in the cache" in html
+    assert "1 ms, 500 TFLOP/s" in str(bench.stored("matmul")) and "cache" not in str(bench.stored("matmul"))
+
+
+def test_one_stored_figure_is_found_by_its_name_and_size(two_machines):
+    table = bench.stored("norm")
+    assert table.find("ours", "8 x 8").seconds == 2e-3 and table.find("eager").seconds == 4e-3
+    assert bench.stored("norm", "1 x 8").find("ours").seconds == 3e-6
+    for missing in (("ours",), ("eager", "1 x 8"), ("Liger",)):
+        with pytest.raises(ValueError, match=r"figures for .*there are \('eager', '8 x 8'\), \('ours', '8 x 8'\)"):
+            table.find(*missing)
+
+
+def test_stored_sizes_come_as_asked_for_and_a_gpu_by_a_part_of_its_name(two_machines):
+    assert [line.size for line in bench.lines(bench.stored("norm", "1 x 8", "8 x 8"))] == ["1 x 8", "8 x 8"]
+    assert bench.stored("norm", gpu="other").find("ours").seconds == 9e-3
+    assert bench.stored("only here").machine.gpu == "Other GPU"
+    for wrong, error in [
+        (("norm", "8 x 9"), "norm was not measured at '8 x 9'; there are '8 x 8', '1 x 8'"),
+        (("rope",), "no figures of 'rope'; there are norm, "),
+    ]:
+        with pytest.raises(ValueError, match=error):
+            bench.stored(*wrong)
+    with pytest.raises(ValueError, match="no figures of 'MI300X'; there are Test GPU, Other GPU"):
+        bench.stored("norm", gpu="MI300X")
+
+
+def test_without_the_repository_the_way_to_it_is_named(tmp_path, monkeypatch):
+    monkeypatch.setattr(standings, "RESULTS", tmp_path)
+    with pytest.raises(FileNotFoundError, match="open the notebook in a clone of it"):
+        bench.stored("rms_norm")
+
+
+def test_the_courses_own_figures_are_found():
+    table = bench.stored("rms_norm", "16384 x 4096")
+    assert table.find("ours").error < 1e-2 and {"eager", "copy"} <= {figure.name for figure in table.measurements}
 
 
 @pytest.mark.gpu
