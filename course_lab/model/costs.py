@@ -55,6 +55,32 @@ def _attention(q: Tensor, k: Tensor, v: Tensor, causal: bool) -> tuple[int, int]
     return 2 * q.nbytes + k.nbytes + v.nbytes, 4 * head_dim * visible_pairs
 
 
+def _paged_kv_cache_update(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    k_cache: Tensor,
+    v_cache: Tensor,
+    slot_mapping: Tensor,
+    positions: Tensor,
+    cos: Tensor,
+    sin: Tensor,
+    style: str,
+) -> tuple[int, int]:
+    tables = 2 * len(positions) * cos.shape[1] * cos.element_size()
+    moved = 2 * q.nbytes + 3 * k.nbytes + 2 * v.nbytes  # turned keys go to the cache and to the caller
+    return moved + tables + positions.nbytes + slot_mapping.nbytes, 3 * (q.numel() + k.numel())
+
+
+def _paged_decode_attention(
+    q: Tensor, k_cache: Tensor, v_cache: Tensor, block_table: Tensor, seq_lens: Tensor
+) -> tuple[int, int]:
+    tokens, page_size, (kv_heads, head_dim) = int(seq_lens.sum()), k_cache.shape[1], k_cache.shape[2:]
+    entries = int((-(-seq_lens // page_size)).sum()) * block_table.element_size()
+    row = kv_heads * head_dim * k_cache.element_size()
+    return 2 * q.nbytes + 2 * tokens * row + entries + seq_lens.nbytes, 4 * q.shape[1] * head_dim * tokens
+
+
 def _silu_and_mul(x: Tensor) -> tuple[int, int]:
     return x.nbytes + x.nbytes // 2, 5 * x.numel() // 2
 
@@ -71,6 +97,8 @@ _COSTS: dict[str, Callable[..., tuple[int, int]]] = {
     "split_qkv_rope": _split_qkv_rope,
     "kv_cache_update": _kv_cache_update,
     "attention": _attention,
+    "paged_kv_cache_update": _paged_kv_cache_update,
+    "paged_decode_attention": _paged_decode_attention,
     "silu_and_mul": _silu_and_mul,
     "topk": _topk,
 }

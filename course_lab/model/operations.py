@@ -15,7 +15,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from course_kernels.reference import act_and_mul, add_rms_norm, rms_norm, split_qkv_rope
+from course_kernels.reference import (
+    act_and_mul,
+    add_rms_norm,
+    paged_decode_attention,
+    paged_kv_cache_update,
+    rms_norm,
+    split_qkv_rope,
+)
 
 
 def embedding(tokens: Tensor, weight: Tensor) -> Tensor:
@@ -81,15 +88,23 @@ OPERATIONS: dict[str, Callable] = {
 }
 """Each replaceable operation by name."""
 
+PAGED_OPERATIONS: dict[str, Callable] = {
+    function.__name__: function for function in (paged_kv_cache_update, paged_decode_attention)
+}
+"""What runs with a paged cache: the update instead of `split_qkv_rope` and `kv_cache_update`, the attention instead of
+`attention` where a single token is read."""
+
+_ALL = {**OPERATIONS, **PAGED_OPERATIONS}
+
 
 def signature(name: str) -> str:
     """How operation ``name`` is called, without the types: "rms_norm(x, weight, eps=1e-06)"."""
-    plain = [p.replace(annotation=p.empty) for p in inspect.signature(OPERATIONS[name]).parameters.values()]
+    plain = [p.replace(annotation=p.empty) for p in inspect.signature(_ALL[name]).parameters.values()]
     return name + str(inspect.Signature(plain))
 
 
 def check_names(names: object) -> None:
     """Raise ValueError, listing the operations, for the first of ``names`` that is none of them."""
     for name in names:
-        if name not in OPERATIONS:
-            raise ValueError(f"the model has no operation {name!r}; it has: {', '.join(OPERATIONS)}")
+        if name not in _ALL:
+            raise ValueError(f"the model has no operation {name!r}; it has: {', '.join(_ALL)}")

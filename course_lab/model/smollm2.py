@@ -18,12 +18,16 @@ One forward pass over T new tokens::
     logits             linear        (1, 576) -> (1, 49152)   of the last token only
     next_token         topk
 
+With a paged cache, `rope` and `cache` are one paged_kv_cache_update, and the attention of a single new token is
+paged_decode_attention.
+
 The residual stream is never added on its own: each addition is fused into the RMSNorm that follows it. A forward pass
 thus has 1 rms_norm and 60 add_rms_norm.
 """
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -35,7 +39,7 @@ from torch import Tensor
 from course_lab.model.bar import progress_bar
 from course_lab.model.calls import Call
 from course_lab.model.costs import CostTable
-from course_lab.model.operations import OPERATIONS, check_names
+from course_lab.model.operations import OPERATIONS, PAGED_OPERATIONS, check_names
 from course_lab.model.tokenizer import Tokenizer
 
 FRANCE = "What is the capital of France?"
@@ -89,6 +93,39 @@ class KVCache:
         self.length = 0
 
 
+class PagedKVCache:
+    """The same in pages of ``page_size`` tokens, (pages, page_size, KH, D) a layer. All layers use the same slots.
+
+    Pages are handed out when a token needs one, in a shuffled order, as if other sequences had come and gone.
+    ``block_table`` (1, pages) int32 lists those in use; the rest of it is -1.
+    """
+
+    def __init__(self, config: Config, capacity: int, page_size: int, like: Tensor) -> None:
+        pages = -(-capacity // page_size)
+        shape = (config.num_layers, pages, page_size, config.num_kv_heads, config.head_dim)
+        self.keys = like.new_zeros(shape)
+        self.values = like.new_zeros(shape)
+        self.page_size, self.capacity = page_size, pages * page_size
+        self.block_table = torch.full((1, pages), -1, dtype=torch.int32, device=like.device)
+        self.length = 0
+        self._free = random.Random(0).sample(range(pages), pages)
+        self._used = 0
+
+    def slots(self, tokens: int) -> Tensor:
+        """Where the next ``tokens`` tokens go, (tokens,) int64; takes the pages that they need."""
+        while self._used * self.page_size < self.length + tokens:
+            self.block_table[0, self._used] = self._free.pop()
+            self._used += 1
+        positions = torch.arange(self.length, self.length + tokens, device=self.block_table.device)
+        return self.block_table[0, positions // self.page_size] * self.page_size + positions % self.page_size
+
+    def rows(self, index: int, tokens: int) -> tuple[Tensor, Tensor]:
+        """Keys and values of the first ``tokens`` tokens in layer ``index``, gathered: (1, tokens, KH, D)."""
+        pages = self.block_table[0, : -(-tokens // self.page_size)]
+        keys, values = (cache[index, pages].flatten(0, 1)[None, :tokens] for cache in (self.keys, self.values))
+        return keys, values
+
+
 @dataclass(frozen=True)
 class Generation:
     """What the model wrote: the text, its tokens (the end-of-text token too, if it came), and the prompt's tokens."""
@@ -108,7 +145,7 @@ class SmolLM2:
         self.config = config
         self.weights = weights
         self.tokenizer = tokenizer
-        self._functions: dict[str, Callable] = dict(OPERATIONS)
+        self._functions: dict[str, Callable] = {**OPERATIONS, **PAGED_OPERATIONS}
         self._observers: list[Callable[[Call], None]] = []
         self._cos, self._sin = rope_tables(config.context_length, config.head_dim, config.rope_base, self.device)
 
@@ -132,10 +169,20 @@ class SmolLM2:
 
     # The model.
 
-    def forward(self, tokens: Tensor, cache: KVCache) -> Tensor:
-        """Read the next tokens (T,) int64 and return the normalised hidden states (T, 576); the cache grows by T."""
+    def forward(self, tokens: Tensor, cache: KVCache | PagedKVCache) -> Tensor:
+        """Read the next tokens (T,) int64 and return the normalised hidden states (T, 576); the cache grows by T.
+
+        Raises:
+            ValueError: the cache has no room for them.
+        """
+        if cache.length + len(tokens) > cache.capacity:
+            raise ValueError(f"{cache.length} + {len(tokens)} tokens do not fit into a cache for {cache.capacity}")
         op, eps, weights = self._call, self.config.norm_eps, self.weights
         positions = torch.arange(cache.length, cache.length + len(tokens), device=self.device)
+        if isinstance(cache, PagedKVCache):
+            look, slots = self._paged_attention, cache.slots(len(tokens))
+        else:
+            look, slots = self._attention, None
 
         x = op("embedding", "embedding", tokens, weights.embedding)
         for index, layer in enumerate(weights.layers):
@@ -145,27 +192,46 @@ class SmolLM2:
                 x = op(f"{here}.input_norm", "rms_norm", x, layer.input_norm, eps)
             else:
                 x, residual = op(f"{here}.input_norm", "add_rms_norm", x, residual, layer.input_norm, eps)
-            x = self._attention(here, layer, x, positions, cache, index)
+            x = op(f"{here}.qkv", "linear", x, layer.qkv)
+            x = look(here, x, positions, cache, index, slots)
+            x = op(f"{here}.attention_out", "linear", x, layer.attention_out)
             x, residual = op(f"{here}.mlp_norm", "add_rms_norm", x, residual, layer.mlp_norm, eps)
             x = self._mlp(here, layer, x)
         x, residual = op("final_norm", "add_rms_norm", x, residual, weights.final_norm, eps)
         cache.length += len(tokens)
         return x
 
-    def _attention(
-        self, here: str, layer: LayerWeights, x: Tensor, positions: Tensor, cache: KVCache, index: int
-    ) -> Tensor:
-        """Let each token look at the earlier ones: (T, 576) -> (T, 576)."""
+    def _attention(self, here: str, qkv: Tensor, positions: Tensor, cache: KVCache, index: int, _: None) -> Tensor:
+        """Let each token look at the earlier ones: (T, 960) -> (T, 576)."""
         op, c = self._call, self.config
         heads = (c.num_q_heads, c.num_kv_heads, c.head_dim)
         k_cache, v_cache, known = cache.keys[index], cache.values[index], cache.length + len(positions)
-        qkv = op(f"{here}.qkv", "linear", x, layer.qkv)
         q, k, v = op(f"{here}.rope", "split_qkv_rope", qkv, self._cos, self._sin, positions, *heads, style="neox")
         op(f"{here}.cache", "kv_cache_update", None, k[None], v[None], k_cache, v_cache, positions[None])
+        return self._look(here, q[None], k_cache[:, :known], v_cache[:, :known])
+
+    def _paged_attention(
+        self, here: str, qkv: Tensor, positions: Tensor, cache: PagedKVCache, index: int, slots: Tensor
+    ) -> Tensor:
+        """The same with a paged cache. A single token looks into the pages; a prompt at keys and values in a row."""
+        op, c = self._call, self.config
+        k_cache, v_cache, known = cache.keys[index], cache.values[index], cache.length + len(positions)
+        heads = qkv.view(len(qkv), -1, c.head_dim)  # split without a copy: kernels take strides
+        q, k, v = heads.split([c.num_q_heads, c.num_kv_heads, c.num_kv_heads], dim=1)
+        angles = positions, self._cos, self._sin
+        q, _ = op(f"{here}.cache", "paged_kv_cache_update", q, k, v, k_cache, v_cache, slots, *angles, style="neox")
+        if len(positions) > 1:
+            return self._look(here, q[None], *cache.rows(index, known))
+        lengths = (positions + 1).int()
+        x = op(f"{here}.attention", "paged_decode_attention", q, k_cache, v_cache, cache.block_table, lengths)
+        return x.flatten(1)
+
+    def _look(self, here: str, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        """Attention of all heads: q (1, T, QH, D), k and v (1, S, KH, D) -> (T, QH * D)."""
         # From (B, S, heads, D), as stored, to (B, heads, S, D): views, nothing is copied.
-        q, k, v = (t.transpose(1, 2) for t in (q[None], k_cache[:, :known], v_cache[:, :known]))
-        x = op(f"{here}.attention", "attention", q, k, v, causal=len(positions) > 1)
-        return op(f"{here}.attention_out", "linear", x.transpose(1, 2).reshape(len(positions), -1), layer.attention_out)
+        q, k, v = (t.transpose(1, 2) for t in (q, k, v))
+        x = self._call(f"{here}.attention", "attention", q, k, v, causal=q.shape[2] > 1)
+        return x.transpose(1, 2).reshape(q.shape[2], -1)
 
     def _mlp(self, here: str, layer: LayerWeights, x: Tensor) -> Tensor:
         """Work on each token by itself: (T, 576) -> (T, 576)."""
@@ -181,12 +247,20 @@ class SmolLM2:
     # Using it.
 
     @torch.no_grad()
-    def generate(self, prompt: str | Sequence[int], max_new_tokens: int = 32, *, progress: bool = True) -> Generation:
+    def generate(
+        self,
+        prompt: str | Sequence[int],
+        max_new_tokens: int = 32,
+        *,
+        page_size: int | None = None,
+        progress: bool = True,
+    ) -> Generation:
         """Answer ``prompt``, always taking the most likely token, until end-of-text or ``max_new_tokens``.
 
         Args:
             prompt: what the user says (the chat template goes around it), or tokens, taken as they are.
             max_new_tokens: the most tokens to write.
+            page_size: keep keys and values in pages of so many tokens; None: in one piece.
             progress: show a bar while somebody watches.
 
         Raises:
@@ -195,17 +269,23 @@ class SmolLM2:
         prompt_tokens = self.encode(prompt)
         if max_new_tokens < 0:
             raise ValueError(f"max_new_tokens is {max_new_tokens}; give 0 or more")
-        cache = self.new_cache(len(prompt_tokens) + max_new_tokens)
+        cache = self.new_cache(len(prompt_tokens) + max_new_tokens, page_size)
         tokens: list[int] = []
         unread = prompt_tokens
         with progress_bar(max_new_tokens, "writing", "token", progress) as bar:
             while len(tokens) < max_new_tokens and self.tokenizer.end_of_text not in tokens[-1:]:
-                tokens.append(self._next_token(unread, cache))
+                tokens.append(self.next_token(unread, cache))
                 unread = tokens[-1:]
                 bar.update()
         return Generation(self.tokenizer.decode(tokens), tokens, prompt_tokens)
 
-    def _next_token(self, unread: Sequence[int], cache: KVCache) -> int:
+    @torch.no_grad()
+    def next_token(self, unread: Sequence[int], cache: KVCache | PagedKVCache) -> int:
+        """Read ``unread`` after what the cache holds, and choose the most likely next token: a step of `generate`.
+
+        Raises:
+            ValueError: the cache has no room for them.
+        """
         hidden = self.forward(torch.tensor(unread, device=self.device), cache)
         _, best = self._call("next_token", "topk", self.logits(hidden[-1:]), 1)
         return int(best)
@@ -217,11 +297,19 @@ class SmolLM2:
             raise ValueError("the prompt has no tokens; give at least one")
         return tokens
 
-    def new_cache(self, capacity: int) -> KVCache:
-        """An empty cache for ``capacity`` tokens. Raises ValueError for more than the context."""
+    def new_cache(self, capacity: int, page_size: int | None = None) -> KVCache | PagedKVCache:
+        """An empty cache for ``capacity`` tokens, in pages of ``page_size`` if that is given.
+
+        Raises:
+            ValueError: more than the context, or a page without room for a token.
+        """
         if capacity > self.config.context_length:
             raise ValueError(f"{capacity} tokens are asked for; the model's context holds {self.config.context_length}")
-        return KVCache(self.config, capacity, self.weights.embedding)
+        if page_size is None:
+            return KVCache(self.config, capacity, self.weights.embedding)
+        if page_size < 1:
+            raise ValueError(f"page_size is {page_size}; a page holds at least one token")
+        return PagedKVCache(self.config, capacity, page_size, self.weights.embedding)
 
     # Replacing and observing operations.
 
@@ -269,31 +357,33 @@ class SmolLM2:
             raise ValueError(f"the model has no call named {place!r}; it has: {', '.join(kinds)} ({layers})")
         return found[0]
 
-    def count_calls(self) -> dict[str, int]:
-        """How often each operation runs to read one token and choose the next."""
-        return dict(Counter(call.operation for call in self._calls(tokens=1, context=0)))
+    def count_calls(self, page_size: int | None = None) -> dict[str, int]:
+        """How often each operation runs to read one token and choose the next, from a cache with pages or without."""
+        return dict(Counter(call.operation for call in self._calls(tokens=1, context=0, page_size=page_size)))
 
-    def operations(self, tokens: int = 1, context: int = 0) -> CostTable:
+    def operations(self, tokens: int = 1, context: int = 0, page_size: int | None = None) -> CostTable:
         """Every operation with its signature, how often it runs, and its bytes and flops for reading ``tokens`` tokens
         at once after ``context`` earlier ones. The figures follow from the shapes of the arguments."""
-        return CostTable(self._calls(tokens, context), tokens, context)
+        return CostTable(self._calls(tokens, context, page_size), tokens, context)
 
     @torch.no_grad()
-    def _calls(self, tokens: int, context: int) -> list[Call]:
+    def _calls(self, tokens: int, context: int, page_size: int | None) -> list[Call]:
         """The calls of one forward pass over ``tokens`` tokens after ``context`` others."""
         if tokens < 1 or context < 0:
             raise ValueError(f"tokens is {tokens} and context {context}; give at least 1 and 0")
         calls: list[Call] = []
-        self._read([self.tokenizer.end_of_text] * tokens, calls.append, context)
+        self._read([self.tokenizer.end_of_text] * tokens, calls.append, context, page_size)
         return calls
 
-    def _read(self, tokens: list[int], observer: Callable[[Call], None], context: int = 0) -> None:
+    def _read(
+        self, tokens: list[int], observer: Callable[[Call], None], context: int = 0, page_size: int | None = None
+    ) -> None:
         """Read ``tokens`` and choose the next one, showing each call to ``observer`` before it runs."""
-        cache = self.new_cache(context + len(tokens))
+        cache = self.new_cache(context + len(tokens), page_size)
         cache.length = context  # as if so many zeros had been read: the cost of a call does not depend on values
         self._observers.append(observer)
         try:
-            self._next_token(tokens, cache)
+            self.next_token(tokens, cache)
         finally:
             self._observers.remove(observer)
 

@@ -169,6 +169,8 @@ def test_runs_in_bfloat16():
 
 @needs_weights
 def test_impossible_requests_are_refused_with_the_number(llm):
+    with pytest.raises(ValueError, match="page_size is 0"):
+        llm.new_cache(8, page_size=0)
     with pytest.raises(ValueError, match="8201 tokens are asked for; the model's context holds 8192"):
         llm.generate([5], 8200, progress=False)
     with pytest.raises(ValueError, match="max_new_tokens is -1"):
@@ -209,6 +211,33 @@ def test_the_courses_kernels_give_the_same_tokens(llm):
         written = llm.generate(FRANCE["prompt"], 4, progress=False)
     assert written.tokens == FRANCE["tokens"][:4]
     assert hooks.launches() - before == 4 * 61
+
+
+@needs_weights
+@pytest.mark.parametrize("name", operations.PAGED_OPERATIONS)
+def test_a_replaced_operation_of_the_paged_cache_is_called(llm, name):
+    calls = 0
+
+    def counting(*args, **keywords):
+        nonlocal calls
+        calls += 1
+        return operations.PAGED_OPERATIONS[name](*args, **keywords)
+
+    with llm.using(**{name: counting}):
+        written = llm.generate(FRANCE["prompt"], 3, page_size=16, progress=False)
+    assert written.tokens == FRANCE["tokens"][:3]
+    assert calls == {"paged_kv_cache_update": 3 * 30, "paged_decode_attention": 2 * 30}[name]
+
+
+@needs_weights
+def test_one_token_on_the_courses_kernels_for_the_paged_cache(llm):
+    kernels = {name: getattr(course_kernels, name) for name in operations.PAGED_OPERATIONS}
+    cache, before = llm.new_cache(45, page_size=16), hooks.launches()
+    first = llm.next_token(llm.encode(FRANCE["prompt"]), cache)
+    with course_kernels.use_backend("triton"), llm.using(**kernels):
+        second = llm.next_token([first], cache)
+    assert [first, second] == FRANCE["tokens"][:2]
+    assert hooks.launches() - before == 2 * 30
 
 
 def _no_eps(x, weight, eps):
@@ -332,6 +361,35 @@ def test_calls_of_one_token(llm):
         "silu_and_mul": 30,
         "topk": 1,
     }
+
+
+@needs_weights
+def test_calls_of_one_token_with_pages(llm):
+    assert llm.count_calls(page_size=16) == {
+        "embedding": 1,
+        "rms_norm": 1,
+        "add_rms_norm": 60,
+        "linear": 121,
+        "paged_kv_cache_update": 30,
+        "paged_decode_attention": 30,
+        "silu_and_mul": 30,
+        "topk": 1,
+    }
+
+
+@needs_weights
+def test_costs_with_pages_follow_from_the_shapes(llm):
+    rows = {row.kind: row for row in llm.operations(context=99, page_size=16).rows}
+    update, look = rows["layers.N.cache"], rows["layers.N.attention"]
+    assert (update.operation, update.calls) == ("paged_kv_cache_update", 30)
+    assert update.bytes == 4 * 64 * (2 * 9 + 3 * 3 + 2 * 3) + 2 * 4 * 32 + 8 + 8
+    assert update.flops == 3 * 64 * 12
+    assert (look.operation, look.calls) == ("paged_decode_attention", 30)
+    assert look.bytes == 4 * 64 * (2 * 9 + 2 * 3 * 100) + 4 * 7 + 4
+    assert look.flops == 4 * 64 * 9 * 100
+    prompt = {row.kind: row.operation for row in llm.operations(tokens=5, page_size=16).rows}
+    assert prompt["layers.N.attention"] == "attention"
+    assert "paged_decode_attention(q, k_cache" in repr(llm.operations(page_size=16))
 
 
 @needs_weights
