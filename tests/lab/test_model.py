@@ -155,6 +155,55 @@ def test_reading_at_once_equals_reading_token_by_token(llm):
 
 
 @needs_weights
+@by_prompt
+def test_pages_do_not_change_the_tokens(llm, pinned):
+    written = llm.generate(pinned["prompt"], 6, page_size=4, progress=False)
+    assert written.tokens == pinned["tokens"][:6]
+
+
+@needs_weights
+def test_pages_read_in_parts_equal_pages_read_at_once(llm):
+    tokens = llm.encode(FRANCE["prompt"])
+    whole, parts = (llm.new_cache(40, page_size=8) for _ in range(2))
+    expected = llm.forward(torch.tensor(tokens), whole)[-1]
+    for start, end in ((0, 5), (5, 6), (6, 20), (20, len(tokens))):
+        hidden = llm.forward(torch.tensor(tokens[start:end]), parts)
+    torch.testing.assert_close(hidden[-1], expected, atol=1e-4, rtol=1e-4)
+    assert torch.equal(whole.block_table, parts.block_table)
+
+
+@needs_weights
+def test_one_token_sees_the_same_in_pages(llm):
+    tokens = torch.tensor(llm.encode(FRANCE["prompt"]))
+    with torch.no_grad():
+        row, pages = llm.new_cache(40), llm.new_cache(40, page_size=8)
+        singly = [[llm.forward(tokens[i : i + 1], cache) for i in range(10)] for cache in (row, pages)]
+    torch.testing.assert_close(torch.cat(singly[1]), torch.cat(singly[0]), atol=2e-4, rtol=1e-4)
+
+
+@needs_weights
+def test_a_paged_cache_takes_pages_when_tokens_need_them(llm):
+    cache = llm.new_cache(20, page_size=8)
+    assert cache.capacity == 24 and cache.block_table.tolist() == [[-1, -1, -1]]
+    slots = cache.slots(9).tolist()
+    first, second, none = cache.block_table[0].tolist()
+    assert slots == [*range(8 * first, 8 * first + 8), 8 * second]
+    assert none == -1 and {first, second} < {0, 1, 2}
+    cache.length = 9
+    assert cache.slots(1).tolist() == [8 * second + 1]
+    table = llm.new_cache(8 * 9, page_size=8)
+    table.slots(72)
+    assert sorted(table.block_table[0].tolist()) == list(range(9)) != table.block_table[0].tolist()
+
+
+@needs_weights
+@pytest.mark.parametrize("page_size", (None, 4))
+def test_more_tokens_than_the_cache_holds_are_refused(llm, page_size):
+    with pytest.raises(ValueError, match=r"0 \+ 5 tokens do not fit into a cache for 4"):
+        llm.next_token([1] * 5, llm.new_cache(4, page_size))
+
+
+@needs_weights
 @pytest.mark.slow
 def test_runs_in_bfloat16():
     small = model.load(torch.bfloat16, "cpu", progress=False)
