@@ -11,6 +11,7 @@ import torch
 import triton
 import triton.language as tl
 
+from course_kernels.attention import flash_attention
 from course_kernels.softmax import softmax_long_kernel
 from course_lab import draw
 from course_lab.trace import trace
@@ -104,6 +105,91 @@ def test_lanes_with_a_maximum_each_are_joined_and_the_second_pass_left_out(dtype
     frames = draw.online_softmax(launch, row_max="lane_max", row_sum="lane_sum", program=1)
     assert len(frames) == 3 and not frames.notes
     assert frames[2].text.endswith(f"= {1 + 9 * math.exp(-5):.4g}")
+
+
+@triton.jit
+def attention_kernel(
+    q_ptr, k_ptr, v_ptr, o_ptr, seq_q, seq_k, first, scale, BASE: tl.constexpr, GUARD: tl.constexpr, BLOCK: tl.constexpr
+):
+    """Sums up each query's exponentials; grid: tiles of queries, heads. Query i sees keys from first + i on.
+
+    Values are loaded together with the keys: at that moment `scores` are those of the turn before.
+    """
+    offs_m, offs_d = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK), tl.arange(0, 16)
+    head = tl.program_id(1)
+    q = tl.load(q_ptr + (head * seq_q + offs_m)[:, None] * 16 + offs_d[None, :], mask=offs_m[:, None] < seq_q, other=0)
+    row_max = tl.full((BLOCK,), -float("inf"), tl.float32)
+    row_sum = tl.zeros((BLOCK,), tl.float32)
+    for start in range(0, seq_k, BLOCK):
+        offs_n = start + tl.arange(0, BLOCK)
+        k_ptrs = k_ptr + (head * seq_k + offs_n)[None, :] * 16 + offs_d[:, None]
+        k = tl.load(k_ptrs, mask=offs_n[None, :] < seq_k, other=0)
+        v = tl.load(v_ptr + head * seq_k + offs_n, mask=offs_n < seq_k, other=0)
+        seen = (offs_n[None, :] >= first + offs_m[:, None]) & (offs_n[None, :] < seq_k)
+        scores = tl.where(seen, tl.dot(q, k) * scale, -float("inf"))
+        new_max = tl.maximum(row_max, tl.max(scores, axis=1))
+        centre = tl.where(new_max == -float("inf"), 0.0, new_max) if GUARD else new_max
+        if BASE == 2:
+            row_sum = row_sum * tl.exp2(row_max - centre) + tl.sum(tl.exp2(scores - centre[:, None]), axis=1)
+        else:
+            row_sum = row_sum * tl.exp(row_max - centre) + tl.sum(tl.exp(scores - centre[:, None]), axis=1)
+        row_max = new_max
+    tl.store(o_ptr + head * seq_q + offs_m, row_sum + 0 * tl.sum(v), mask=offs_m < seq_q)
+
+
+Q, K = (torch.randn(2, n, 16, generator=torch.Generator().manual_seed(n)) for n in (20, 37))
+WATCHED = ["scores", *NAMES]
+
+
+def attention(k=K, first=0, base=math.e, guard=True, watch=WATCHED):
+    tensors = Q, k, torch.ones(2, 37), torch.empty(2, 20)
+    scale = 0.25 * (math.log2(math.e) if base == 2 else 1)
+    with trace(watch=watch) as launch:
+        attention_kernel[(2, 2)](*tensors, 20, 37, first, scale, BASE=base, GUARD=guard, BLOCK=16)
+    return launch
+
+
+@pytest.mark.parametrize("base", [math.e, 2])
+def test_the_scores_of_an_attention_are_computed_not_loaded(base):
+    frames = draw.online_softmax(attention(base=base), "k_ptr", scores="scores", base=base, program=(1, 1), row=2)
+    name = "attention_kernel, program (1, 1): query 2 of its tile, a row of 37 keys in 3 blocks"
+    assert frames.title == name and not frames.notes
+    scores = (K[1] @ Q[1, 18] * 0.25)[18:]  # query 18 sees keys from 18 on
+    assert frames[0].text.startswith("  keys 0 to 15: max stays -inf, sum 0 x 0 + 0 = 0")
+    assert frames[2].text.startswith("  keys 32 to 36:")
+    assert frames[2].text.endswith(f"= {(scores - scores.max()).exp().sum():.4g}")
+    assert "key 36" in frames[2].svg and ("exp2(x - max)" if base == 2 else "exp(x - max)") in frames[2].svg
+
+
+def test_a_block_of_which_a_query_sees_nothing_spoils_a_kernel_without_a_guard():
+    frames = draw.online_softmax(attention(guard=False), "k_ptr", scores="scores", program=(1, 0), row=0)
+    assert frames.notes == ("step 1: the kernel's sum is nan, that of the keys so far is 0",)
+
+
+@pytest.mark.parametrize("names", [NAMES, NAMES[::-1]])  # the second: a maximum that is NaN
+def test_what_is_nan_has_no_place_in_the_picture(names):
+    launch = attention(k=K * torch.nan)
+    frames = draw.online_softmax(launch, "k_ptr", scores="scores", row_max=names[0], row_sum=names[1])
+    assert "that of the keys so far is nan" in frames.notes[0]
+    assert not any('="nan' in picture.svg for picture in frames)
+
+
+def test_an_attention_that_cannot_be_shown_says_why():
+    with pytest.raises(ValueError, match="held no number named 'scores' after it loaded k_ptr"):
+        draw.online_softmax(attention(watch=NAMES), "k_ptr", scores="scores")
+    with pytest.raises(ValueError, match=r"scores has the shape \(16, 16\): there is no row 16"):
+        draw.online_softmax(attention(), "k_ptr", scores="scores", row=16)
+    with pytest.raises(ValueError, match="base is 10"):
+        draw.online_softmax(attention(), "k_ptr", scores="scores", base=10)
+
+
+def test_scores_of_a_function_that_ended_are_those_of_its_last_access():
+    """The library's kernel masks the last keys in a second call of a function: its variables start anew."""
+    with trace(watch=WATCHED) as launch:
+        flash_attention(Q[None], K[None], K[None].clone(), sm_scale=math.log(2))  # log2 e times that is 1
+    frames = draw.online_softmax(launch, "k_ptr", scores="scores", base=2, row=3)
+    assert [picture.text.split(":")[0].strip() for picture in frames] == ["keys 0 to 31", "keys 32 to 36"]
+    assert not frames.notes
 
 
 def test_what_cannot_be_shown_is_said():
