@@ -8,6 +8,7 @@ PyTorch runs a formula operation by operation. On a GPU each is (at least) one k
 memory and writes its result there. Views cost nothing and are left out, and so is memory that is only set aside.
 
 Bytes count each tensor that goes in and each that comes out once; an argument that is broadcast counts as it is stored.
+Where an index picks rows of a table, only what is picked counts, there and back.
 """
 
 from __future__ import annotations
@@ -23,6 +24,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 _ALLOCATIONS = {"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided"}
+
+_PICKS = {"embedding", "index", "index_select", "gather"}  # what comes out is all that is read of the table
+_PLACES = {"index_put", "index_put_", "index_copy_", "scatter_"}  # what is given is all that is written to it
 
 
 @dataclass(frozen=True)
@@ -97,8 +101,20 @@ class _Counting(TorchDispatchMode):
             inputs = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
             outputs = [leaf for leaf in tree_leaves(result) if isinstance(leaf, Tensor)]
             shown = ", ".join(f"{str(out.dtype).removeprefix('torch.')} {tuple(out.shape)}" for out in outputs)
-            self._count.operations.append(Operation(name, shown, _bytes(inputs), _bytes(outputs)))
+            self._count.operations.append(Operation(name, shown, *_moved(name, inputs, outputs)))
         return result
+
+
+def _moved(name: str, inputs: list[Tensor], outputs: list[Tensor]) -> tuple[int, int]:
+    """Bytes read and written."""
+    read, written = _bytes(inputs), _bytes(outputs)
+    if name not in _PICKS | _PLACES:
+        return read, written
+    indices = _bytes([x for x in inputs if x.dtype in (torch.int64, torch.int32)])
+    if name in _PICKS:
+        return indices + written, written
+    values = _bytes(inputs[-1:])
+    return indices + values, values
 
 
 def _bytes(tensors: list[Tensor]) -> int:

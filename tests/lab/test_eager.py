@@ -34,3 +34,12 @@ def test_nothing_is_counted_outside_the_block():
         pass
     torch.ones(3)
     assert ops.kernels == 0
+
+
+def test_of_a_table_only_the_rows_count_that_an_index_picks():
+    table, rows = torch.ones(1000, 8), torch.tensor([3, 5])
+    with eager.count() as ops:
+        picked = table[rows]
+        torch.nn.functional.embedding(rows, table)
+        table[rows] = picked
+    assert [(op.read, op.written) for op in ops.operations] == [(16 + 64, 64)] * 3
