@@ -97,8 +97,10 @@ def check(numbers: Numbers = None) -> None:
 
     reports = []
     for lesson, exercise in _chosen(numbers):
-        reports.append(grade(exercise.number, answer_code(lesson.notebook("exercises"), exercise.number)))
-        whole = reports[-1].status == "failed" or exercise.number in (numbers or ())
+        named = exercise.number in (numbers or ())
+        code = answer_code(lesson.notebook("exercises"), exercise.number)
+        reports.append(grade(exercise.number, code, card=named))
+        whole = reports[-1].status == "failed" or named
         print(reports[-1] if whole else reports[-1].headline)
     raise typer.Exit(int(any(report.status == "failed" for report in reports)))
 

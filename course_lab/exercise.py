@@ -71,6 +71,8 @@ class Exercise:
     max_launches: the most kernels that one call may launch (1 for "fuse it"); None for any number.
     torch_may_finish: the returned tensor may be computed by PyTorch from what a kernel wrote (a last small sum).
     time_limit: seconds for all cases together.
+    picture: the function of `course_lab.draw` whose picture of its heaviest launch a right answer gets ("tile_walk",
+        "causal_map" ...), drawn from the kernel's usual argument names; "" is the map of programs and elements.
     """
 
     number: str
@@ -87,6 +89,7 @@ class Exercise:
     max_launches: int | None = None
     torch_may_finish: bool = False
     time_limit: float = 10.0
+    picture: str = ""
 
     def __post_init__(self) -> None:
         names = [case.name for case in self.cases]

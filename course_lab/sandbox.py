@@ -36,7 +36,7 @@ from typing import Any
 
 from course_lab import transport
 
-PRELOAD = ["course_lab.check.child", "course_lab.amd.job"]
+PRELOAD = ["course_lab.check.measured", "course_lab.amd.job"]
 MAX_RESULT = 1 << 30  # bytes of arrays that a child may hand back
 _KEEP_HEAD, _KEEP_TAIL = 48 << 10, 16 << 10  # bytes of a child's output that are kept
 _SPARE = 128 << 20  # memory above the limit, for saying that the limit was reached

@@ -243,6 +243,11 @@ class TracedLaunch:
         return self.launch.args
 
     @property
+    def tensors(self) -> tuple[str, ...]:
+        """The names of its tensors."""
+        return tuple(self._counts)
+
+    @property
     def programs(self) -> int:
         """How many programs the grid has."""
         return int(np.prod(self.grid))

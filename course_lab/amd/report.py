@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -129,6 +129,31 @@ class AmdReport:
         rows = self.rows()
         wide = max(map(len, rows))
         return "\n".join([f"{self.name} on {self.arch}", *(f"  {key:{wide}}  {value}" for key, value in rows.items())])
+
+    def as_json(self) -> dict[str, Any]:
+        """Everything that `from_json` needs to make the same report in another process."""
+        return {
+            "name": self.name,
+            "arch": self.arch,
+            "asm": self.asm,
+            "lds": self.lds,
+            "num_warps": self.num_warps,
+            "num_stages": self.num_stages,
+            "sources": {name: [[line, text] for line, text in lines.items()] for name, lines in self.sources.items()},
+            "work": asdict(self.work) if self.work else None,
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> AmdReport:
+        """A report again, measured anew from its machine code.
+
+        Raises:
+            AmdLimitError: it needs more LDS than a workgroup may have.
+        """
+        compiled = {key: part for key, part in value.items() if key != "work"}
+        compiled["sources"] = {name: dict(lines) for name, lines in value["sources"].items()}
+        report = measure(compiler.Compiled(**compiled))
+        return replace(report, work=works.Work(**value["work"])) if value["work"] else report
 
     def notes(self) -> list[str]:
         """What its author should look at, worst first; empty when nothing stands out."""

@@ -18,6 +18,7 @@ from course_lab import sandbox
 from course_lab.check import answer, guard
 from course_lab.check.evidence import Evidence
 from course_lab.simulator import SimulationError, using
+from course_lab.trace import TracedLaunch
 
 CASE_MARK = "\x1e"  # printed before each case, so that the parent can tell which case printed what
 
@@ -31,7 +32,7 @@ def run_cases(payload: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """
     dual_mode.enable()
     torch.set_num_threads(1)
-    definition, entry = _define(payload)
+    definition, entry = define(payload)
     yield definition
     if entry is None:
         return
@@ -43,19 +44,14 @@ def run_cases(payload: dict[str, Any]) -> Iterator[dict[str, Any]]:
 def first_launch(payload: dict[str, Any]) -> dict[str, Any]:
     """The AMD card of the first kernel that the answer launches on the first case: {"text": ..., "html": ...}."""
     dual_mode.enable()
-    from course_lab.amd import amd_report
-
-    _, entry = _define(payload)
+    _, entry = define(payload)
     stop = _StopAtLaunch()
     try:
         with hooks.observe(stop):
             entry(*payload["cases"][0])
     except _Stopped:
         pass
-    launch = stop.launch
-    candidates = [value for value in dual_mode.unwrap(entry).__globals__.values() if hasattr(value, "fn")]
-    kernel = next(value for value in candidates if dual_mode.unwrap(value).__name__ == launch.name)
-    report = amd_report(kernel, *launch.args.values(), **launch.meta, arch=payload["arch"])
+    report = TracedLaunch(stop.launch).amd_report(payload["arch"])
     return {"text": str(report), "html": report._repr_html_()}
 
 
@@ -69,7 +65,8 @@ class _StopAtLaunch:
         raise _Stopped
 
 
-def _define(payload: dict[str, Any]) -> tuple[dict[str, Any], Callable | None]:
+def define(payload: dict[str, Any]) -> tuple[dict[str, Any], Callable | None]:
+    """Run the cell itself: what it defines or how it failed, and the function that the check calls."""
     number = payload["number"]
     try:
         namespace = answer.execute(number, payload["code"])
@@ -93,7 +90,7 @@ def _run_case(entry: Callable, args: tuple, payload: dict[str, Any]) -> dict[str
                 result = entry(*given)
             except BaseException as error:  # SystemExit too
                 problem = _describe(error, payload["number"])
-    outputs, returned = _tensors(result)
+    outputs, returned = tensors(result)
     outputs += [given[position] for position in payload["inplace"]]
     guarded = [a for a in placed if isinstance(a, guard.Guarded)] + allocations.made
     return {
@@ -132,7 +129,7 @@ def _change(position: int, tensor: torch.Tensor, before: bytes, evidence: Eviden
     return {"position": position, "element": first, "event": event}
 
 
-def _tensors(result: Any) -> tuple[list[torch.Tensor], str]:
+def tensors(result: Any) -> tuple[list[torch.Tensor], str]:
     """The tensors that the entry returned, and in words what it returned."""
     if isinstance(result, torch.Tensor):
         return [result], "a tensor"

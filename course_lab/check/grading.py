@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from course_lab import engines, sandbox
-from course_lab.check import answer, simulated
+from course_lab.check import answer, instruments, simulated
 from course_lab.check.child import CASE_MARK
 from course_lab.check.diagnosis import Facts, diagnose, from_end, own_line
 from course_lab.check.report import Card, CaseResult, ExerciseFailed, Report, case_result, excerpt, shorten, shown_error
@@ -42,6 +42,7 @@ def grade(
     *,
     strict: bool | None = None,
     stub: str | None = None,
+    solution: str | None = None,
     card: bool = False,
     progress_bar: bool = False,
 ) -> Report:
@@ -52,17 +53,22 @@ def grade(
         code: the cell, with or without its first line `%%exercise 2.1` (with it, line numbers are those of the cell).
         strict: raise `ExerciseFailed` unless the answer is right (None: do not).
         stub: the text that counts as "not attempted"; None takes the lesson's own for an exercise given by number.
-        card: add the AMD card of the kernel to the report of a right answer.
+        solution: the code that a right answer's figures are compared with; None takes the lesson's own for an exercise
+            given by number.
+        card: add to the report of a right answer how well it does: bytes moved, the machine code, a picture.
         progress_bar: show one, on the error stream, when the check takes longer than a second.
     """
     if isinstance(exercise, str):
         from course_lab import lessons
 
         stub = lessons.stub(exercise) if stub is None else stub
+        solution = lessons.solution(exercise) if solution is None else solution
         exercise = lessons.exercise(exercise)
     report = _grade(exercise, answer.clean(code), stub, progress_bar)
     if card and report.passed:
-        report = replace(report, card=amd_card(exercise, answer.clean(code)))
+        runs = make_runs(exercise)
+        payload = _payload(exercise, answer.clean(code), runs, picture=exercise.picture)
+        report = replace(report, card=instruments.look(payload, runs, solution, _CARD_ARCH))
     if strict and not report.passed:
         raise ExerciseFailed(report)
     return report
@@ -232,7 +238,7 @@ def _run_on_gpu(exercise: Exercise, code: str, runs: list[CaseRun]) -> list[Case
 
 
 def amd_card(exercise: Exercise, code: str, arch: str = _CARD_ARCH) -> Card | None:
-    """The AMD card of the answer's first kernel, or None: a failure here says nothing about the answer."""
+    """The AMD card of the answer's first kernel, which need not be right; None when there is no kernel to compile."""
     payload = _payload(exercise, code, make_runs(exercise)[:1], arch=arch)
     outcome = sandbox.run("course_lab.check.child:first_launch", payload)
     value = outcome.value if outcome.status == "ok" else None

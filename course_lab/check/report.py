@@ -48,7 +48,7 @@ class CaseResult:
 
 @dataclass(frozen=True)
 class Card:
-    """A picture of the kernel from another instrument, as text and as HTML."""
+    """What other instruments say, as text and as HTML."""
 
     text: str
     html: str
@@ -61,7 +61,7 @@ class Report:
     status: 'passed', 'failed' or 'not-attempted'.  cases: one result for each named case of the exercise.
     diagnosis: (code, sentence) of the likely mistake, None when there is none.  excerpt: the learner's line that broke.
     printed: what the answer printed.  note: a quiet line on what the simulator says.
-    card: the AMD card of a right answer, when asked for.
+    card: how well a right answer does it, when asked for.
     """
 
     number: str

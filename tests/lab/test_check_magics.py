@@ -64,7 +64,7 @@ def test_an_untouched_stub_neither_raises_nor_counts(notebook):
 
 
 def test_output_of_a_right_answer_appears_once(notebook):
-    assert notebook.check(DOUBLE_SOLUTION + "\nprint('once')\n").count("once") == 1
+    assert notebook.check(DOUBLE_SOLUTION + "\nprint('spoken')\n").count("spoken") == 1
 
 
 def test_lines_are_those_of_the_cell(notebook):

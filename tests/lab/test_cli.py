@@ -53,6 +53,7 @@ def test_check_of_one_exercise_shows_its_whole_report(course, fake_course):
     status, output, _ = course("check", "90.1")
     assert status == 0
     assert "a length with a tail" in output
+    assert "No worse than the reference solution" in output and "waves per SIMD" in output
     assert "90.2" not in output
 
 

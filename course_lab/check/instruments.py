@@ -1,0 +1,159 @@
+"""How well a right answer does it: bytes moved, machine code against the reference solution's, one picture.
+
+The answer is measured in a child of its own, on one case; so is the solution, once in a process.  The child that runs
+the answer never sees the solution, and of the solution only figures are shown.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+import torch
+
+from course_lab import sandbox, style
+from course_lab.amd import AmdError, AmdReport, regressions
+from course_lab.amd.card import cards_of
+from course_lab.check.report import Card
+from course_lab.check.verdict import CaseRun
+
+_SECONDS = 20.0  # a large unrolled kernel takes the compiler a while
+_MEMORY = 2 << 30
+_WASTE = 1.05  # of the bytes that the solution moves
+_MOST_WASTE = 2
+_solutions: dict[str, Measured] = {}  # of this process
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What the child found out about one answer (see `measured.measure`); `problem` when it found nothing."""
+
+    launches: int = 0
+    moved: int = 0
+    least: int = 0
+    waste: tuple[str, ...] = ()
+    blind: str = ""
+    amd: AmdReport | None = None
+    refused: str = ""
+    picture: dict[str, str] | None = None
+    problem: str = ""
+
+    @property
+    def score(self) -> float:
+        """The least possible bytes as a part of those moved: 1.0 is best."""
+        return min(1.0, self.least / self.moved) if self.moved else 1.0
+
+    @property
+    def bytes_line(self) -> str:
+        """The ledger's score in one line."""
+        if self.blind:
+            return f"Bytes were not counted. {self.blind}"
+        least = "the least possible" if self.moved <= self.least else f"the least possible is {self.least:,}"
+        return f"{self.moved:,} bytes moved, {least}: a score of {self.score:.0%}."
+
+
+def look(payload: dict[str, Any], runs: list[CaseRun], solution: str | None, arch: str) -> Card:
+    """Measure an answer on the roomiest case, and compare it with the solution.
+
+    payload: what the child got for the check, its cases replaced; with "picture". runs: every case, for choosing one.
+    """
+    run = roomiest(runs)
+    payload = {**payload, "cases": [run.args], "arch": arch}
+    with ThreadPoolExecutor(2) as pool:
+        other = pool.submit(_of_solution, payload, solution) if solution else None
+        mine = _measure(payload)
+        return _card(mine, other.result() if other else None, run.case.name, arch)
+
+
+def roomiest(runs: list[CaseRun]) -> CaseRun:
+    """The largest case whose rows are contiguous and multiples of 16, as a real launch's are; else the first."""
+    even = [run for run in runs if all(map(_is_even, _tensors(run)))]
+    return max(even or runs[:1], key=lambda run: sum(tensor.nbytes for tensor in _tensors(run)))
+
+
+def _tensors(run: CaseRun) -> list[torch.Tensor]:
+    return [value for value in run.args if isinstance(value, torch.Tensor)]
+
+
+def _is_even(tensor: torch.Tensor) -> bool:
+    return tensor.numel() > 0 and tensor.dim() > 0 and tensor.shape[-1] % 16 == 0 and tensor.is_contiguous()
+
+
+def _measure(payload: dict[str, Any]) -> Measured:
+    job = "course_lab.check.measured:measure"
+    outcome = sandbox.run(job, payload, time_limit=_SECONDS, memory_limit=_MEMORY)
+    if outcome.status != "ok":
+        why = outcome.error.message if outcome.error else outcome.status
+        return Measured(problem=f"The instruments have nothing to say here: {why.partition('. ')[0].rstrip('.')}.")
+    value = dict(outcome.value)
+    try:
+        value["amd"] = AmdReport.from_json(value["amd"]) if value["amd"] else None
+    except AmdError as error:
+        value |= {"amd": None, "refused": str(error)}
+    return Measured(**value | {"waste": tuple(value["waste"])})
+
+
+def _of_solution(payload: dict[str, Any], solution: str) -> Measured:
+    """The solution's figures, measured when they are first asked for."""
+    key = hashlib.sha256(f"{payload['number']} {payload['arch']} {solution}".encode()).hexdigest()
+    if key not in _solutions:
+        _solutions[key] = _measure({**payload, "code": solution})
+    return _solutions[key]
+
+
+def remarks(mine: Measured, other: Measured) -> list[str]:
+    """What an answer does worse than the solution, in sentences."""
+    found = []
+    if mine.launches > other.launches:
+        found.append(
+            f"{mine.launches} kernels launched where {'one' if other.launches == 1 else other.launches} would do."
+        )
+    if mine.moved > _WASTE * other.moved:
+        found.append(f"{mine.moved:,} bytes moved where {other.moved:,} would do.")
+    if mine.amd and other.amd:
+        found += regressions(mine.amd, other.amd)
+    return found
+
+
+# ---- showing ---------------------------------------------------------------------------------------------------------
+
+
+def _card(mine: Measured, other: Measured | None, case: str, arch: str) -> Card:
+    if mine.problem:
+        return Card(mine.problem, style.card("Instruments", f"<p>{escape(mine.problem)}</p>"))
+    title = f"How well? On the case “{case}”, for {cards_of(arch) or arch}"
+    lines = [mine.bytes_line, *mine.waste[:_MOST_WASTE]]
+    worse: list[str] = []
+    if other and not other.problem:
+        worse = remarks(mine, other)
+        what = "bytes, launches and machine code" if mine.amd and other.amd else "bytes and launches"
+        lines.append(
+            f"The reference solution does better ({len(worse)}):"
+            if worse
+            else f"No worse than the reference solution in {what}."
+        )
+    if mine.refused:
+        worse.append(mine.refused)
+    return Card(_text(title, lines, worse, mine), _html(title, lines, worse, mine))
+
+
+def _text(title: str, lines: list[str], worse: list[str], mine: Measured) -> str:
+    parts = ["\n".join([title, *(f"  {line}" for line in lines), *(f"  ! {sentence}" for sentence in worse)])]
+    if mine.amd:
+        parts.append(str(mine.amd))
+    if mine.picture:
+        parts.append(mine.picture["text"])
+    return "\n\n".join(parts)
+
+
+def _html(title: str, lines: list[str], worse: list[str], mine: Measured) -> str:
+    body = "".join(f"<p>{escape(line)}</p>" for line in lines) + style.warnings(worse)
+    parts = [style.card(title, body)]
+    if mine.amd:
+        parts.append(mine.amd._repr_html_())
+    if mine.picture:
+        parts.append(mine.picture["html"])
+    return "\n".join(parts)
