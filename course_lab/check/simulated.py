@@ -22,7 +22,7 @@ from course_lab.check.verdict import CaseRun
 ARCH = "gfx942"
 _SECONDS = 10.0
 _MEMORY = 2 << 30
-_MOST_CASES = 2
+_MOST_CASES = 3
 _MOST_BYTES = 1 << 20  # of the arguments of a case
 
 

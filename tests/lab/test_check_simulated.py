@@ -196,7 +196,7 @@ def test_every_dtype_has_its_smallest_case_and_none_is_large():
     every = [("float32", 1000), ("float32", 600), ("bfloat16", 700), ("float16", 900), ("float32", 1 << 20)]
     cases = tuple(Case(f"{n} {name}", vector(n, getattr(torch, name)), 1e-2, 1e-2) for name, n in every)
     runs = simulated_cases(replace(DOUBLE, cases=cases))
-    assert [run.case.name for run in simulated._smallest(runs)] == ["700 bfloat16", "900 float16"]
+    assert [run.case.name for run in simulated._smallest(runs)] == ["700 bfloat16", "900 float16", "600 float32"]
     assert [run.case.name for run in simulated._smallest(runs[:3])] == ["700 bfloat16", "600 float32"]
     assert simulated._smallest(runs[4:]) == []
 
