@@ -23,7 +23,8 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-_ALLOCATIONS = {"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided"}
+_FREE = {"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided"}  # memory that is only set aside
+_FREE |= {"_unsafe_view", "_reshape_alias"}  # views that PyTorch does not call so
 
 _PICKS = {"embedding", "index", "index_select", "gather"}  # what comes out is all that is read of the table
 _PLACES = {"index_put", "index_put_", "index_copy_", "scatter_"}  # what is given is all that is written to it
@@ -97,7 +98,7 @@ class _Counting(TorchDispatchMode):
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         result = func(*args, **(kwargs or {}))
         name = func.overloadpacket.__name__
-        if not func.is_view and name not in _ALLOCATIONS:
+        if not func.is_view and name not in _FREE:
             inputs = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
             outputs = [leaf for leaf in tree_leaves(result) if isinstance(leaf, Tensor)]
             shown = ", ".join(f"{str(out.dtype).removeprefix('torch.')} {tuple(out.shape)}" for out in outputs)

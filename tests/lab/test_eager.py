@@ -19,6 +19,9 @@ def test_views_and_empty_memory_cost_nothing():
     with eager.count() as ops:
         x.t()[1:].unsqueeze(0), torch.empty_like(x), x.expand(2, 4, 8), x.float()
     assert ops.operations == []
+    with eager.count() as ops:
+        torch.ones(2, 4, 8) @ torch.ones(2, 8, 4)  # its result is reshaped by aten::_unsafe_view
+    assert [op.name for op in ops.operations] == ["ones", "ones", "bmm"]
 
 
 def test_a_conversion_is_a_kernel_and_the_result_has_its_own_size():
