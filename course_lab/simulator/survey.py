@@ -27,7 +27,7 @@ Tensors = tuple[torch.Tensor, ...]
 
 
 class Inputs:
-    """Random tensors of one dtype, the same ones every time; `size` scales the number of rows."""
+    """Random tensors of one dtype, the same ones every time; `size` scales the number of programs."""
 
     def __init__(self, dtype: torch.dtype, arch: str, size: int = 1):
         self.dtype, self.arch, self.size = dtype, arch, size
@@ -61,10 +61,12 @@ def _cached(update: Callable, *caches: torch.Tensor) -> Tensors:
 
 
 def _paged(x: Inputs, layout: str) -> Tensors:
-    q, k, v = x(6, 4, 64), x(7, 2, 64), x(7, 2, 64)
+    heads = 2 * x.size
+    q, k, v = x(6, 2 * heads, 64), x(7, heads, 64), x(7, heads, 64)
     slots = torch.tensor([3, 9, -1, 0, 30, 12, 17])
     group = 16 // k.element_size()
-    shapes = {"flash": [(4, 8, 2, 64)] * 2, "packed": [(4, 2, 64 // group, 8, group), (4, 2, 64, 8)]}[layout]
+    packed = [(4, heads, 64 // group, 8, group), (4, heads, 64, 8)]
+    shapes = {"flash": [(4, 8, heads, 64)] * 2, "packed": packed}[layout]
     update = kernels.paged_kv_cache_update
     arguments = slots, x.positions(6), *_tables(64)
     return _cached(lambda kc, vc: update(q, k, v, kc, vc, *arguments, layout=layout), *(x(*s) for s in shapes))
@@ -79,9 +81,9 @@ def _mla(x: Inputs) -> Tensors:
 
 
 def _decode(x: Inputs) -> Tensors:
-    table = torch.tensor([[5, 2, 7, 1], [0, 3, 4, 6]], dtype=torch.int32)
-    lengths = torch.tensor([61, 17], dtype=torch.int32)
-    return (kernels.paged_decode_attention(x(2, 9, 64), x(8, 16, 3, 64), x(8, 16, 3, 64), table, lengths),)
+    table = torch.tensor([[5, 2, 7, 1], [0, 3, 4, 6]], dtype=torch.int32).repeat(x.size, 1)
+    lengths = torch.tensor([61, 17], dtype=torch.int32).repeat(x.size)
+    return (kernels.paged_decode_attention(x(2 * x.size, 9, 64), x(8, 16, 3, 64), x(8, 16, 3, 64), table, lengths),)
 
 
 def _long_decode(x: Inputs) -> Tensors:
@@ -112,15 +114,17 @@ CASES: dict[str, Callable[[Inputs], Tensors]] = {
         kernels.layer_norm, x(2, 20001, grad=True), x(20001, grad=True), x(20001, grad=True)
     ),
     "add_rms_norm": lambda x: _with_gradients(
-        kernels.add_rms_norm, x(5, 576, grad=True), x(5, 576, grad=True), x(576, grad=True)
+        kernels.add_rms_norm, x(5 * x.size, 576, grad=True), x(5 * x.size, 576, grad=True), x(576, grad=True)
     ),
     "layer_norm": lambda x: _with_gradients(
-        kernels.layer_norm, x(5, 577, grad=True), x(577, grad=True), x(577, grad=True)
+        kernels.layer_norm, x(5 * x.size, 577, grad=True), x(577, grad=True), x(577, grad=True)
     ),
-    "activation": lambda x: _with_gradients(lambda a: kernels.activation(a, "gelu_tanh"), x(3, 500, grad=True)),
-    "act_and_mul": lambda x: _with_gradients(lambda a: _gates(a, "gelu"), x(5, 2 * 576, grad=True)),
+    "activation": lambda x: _with_gradients(
+        lambda a: kernels.activation(a, "gelu_tanh"), x(3 * x.size, 500, grad=True)
+    ),
+    "act_and_mul": lambda x: _with_gradients(lambda a: _gates(a, "gelu"), x(5 * x.size, 2 * 576, grad=True)),
     "silu_and_mul": lambda x: (kernels.silu_and_mul(x(5 * x.size, 2 * 1536)),),
-    "dropout_add": lambda x: (kernels.dropout_add(x(5, 576), x(5, 576), 0.3, 42),),
+    "dropout_add": lambda x: (kernels.dropout_add(x(5 * x.size, 576), x(5 * x.size, 576), 0.3, 42),),
     "quant_fp8_per_token": lambda x: _fp8(kernels.quant_fp8_per_token, x, 576),
     "quant_fp8_per_token, long rows": lambda x: kernels.quant_fp8_per_token(
         x(2, 20001), dtype=kernels.fp8_dtype(x.arch)
@@ -128,14 +132,19 @@ CASES: dict[str, Callable[[Inputs], Tensors]] = {
     "quant_fp8_per_group": lambda x: _fp8(kernels.quant_fp8_per_group, x, 576),
     "act_mul_fp8_quant": lambda x: _fp8(kernels.act_mul_fp8_quant, x, 512, kind="silu"),
     "rope, neox": lambda x: (kernels.rope(x(9 * x.size, 2, 3, 64), *_tables(64), positions=x.positions(9 * x.size)),),
-    "rope, gptj": lambda x: (kernels.rope(x(9, 2, 3, 64), *_tables(64), style="gptj", offsets=x.positions(9) // 2),),
+    "rope, gptj": lambda x: (
+        kernels.rope(x(9 * x.size, 2, 3, 64), *_tables(64), style="gptj", positions=x.positions(9 * x.size)),
+    ),
+    "rope, offsets": lambda x: (kernels.rope(x(9, 2, 3, 64), *_tables(64), offsets=x.positions(9) // 2),),
     "rope_2d": lambda x: (
-        kernels.rope_2d(x(2, 12, 3, 64), *(t[:3] for t in _tables(32)), *(t[:4] for t in _tables(32))),
+        kernels.rope_2d(x(2 * x.size, 12, 3, 64), *(t[:3] for t in _tables(32)), *(t[:4] for t in _tables(32))),
     ),
     "split_qkv_rope": lambda x: kernels.split_qkv_rope(x(7, 15 * 64), *_tables(64), x.positions(7), 9, 3, 64),
-    "concat_qk": lambda x: kernels.concat_qk(x(7, 4, 64), x(7, 4, 32), x(7, 2, 64), x(7, 2, 32)),
+    "concat_qk": lambda x: kernels.concat_qk(
+        x(7 * x.size, 4, 64), x(7 * x.size, 4, 32), x(7 * x.size, 2, 64), x(7 * x.size, 2, 32)
+    ),
     "rope_concat_qk": lambda x: kernels.rope_concat_qk(
-        x(7, 4, 64), x(7, 4, 32), x(7, 2, 64), x(7, 2, 32), x.positions(7), *_tables(32)
+        *(x(7 * x.size, heads, dim) for heads in (4, 2) for dim in (64, 32)), x.positions(7 * x.size), *_tables(32)
     ),
     "kv_cache_update": lambda x: _cached(
         lambda *caches: kernels.kv_cache_update(
@@ -156,21 +165,40 @@ CASES: dict[str, Callable[[Inputs], Tensors]] = {
     "paged_decode_attention, long": _long_decode,
     "mla_bmm_rope_cache": _mla,
     "matmul": lambda x: (kernels.matmul(x(33 * x.size, 100), x(100, 50 * x.size), activation="silu"),),
-    "matmul, one row": lambda x: (kernels.matmul(x(1, 576), x(576, 200)),),
-    "conv2d": lambda x: (kernels.conv2d(x(1, 5, 9, 9), x(8, 5, 3, 3), x(8), stride=2, padding=1),),
+    "matmul, one row": lambda x: (kernels.matmul(x(1, 576), x(576, 200 * x.size)),),
+    "conv2d": lambda x: (kernels.conv2d(x(x.size, 5, 9, 9), x(8, 5, 3, 3), x(8), stride=2, padding=1),),
     "topk": lambda x: (kernels.topk(x(5 * x.size, 1000), 8)[0],),
-    "topk, sorted": lambda x: (kernels.topk(x(3, 300), 100)[0],),
+    "topk, sorted": lambda x: (kernels.topk(x(3 * x.size, 300), 100)[0],),
 }
 # Sizes at which a launch has 64 programs and more: speed is compared there.
 FOR_SPEED = {
     "vector_add": 32,
     "softmax": 26,
     "rms_norm": 26,
+    "add_rms_norm": 26,
+    "layer_norm": 26,
+    "activation": 100,
+    "act_and_mul": 32,
     "silu_and_mul": 26,
-    "rope, neox": 30,
+    "dropout_add": 46,
     "quant_fp8_per_token": 26,
+    "quant_fp8_per_group": 14,
+    "act_mul_fp8_quant": 26,
+    "rope, neox": 30,
+    "rope, gptj": 30,
+    "rope_2d": 4,
+    "split_qkv_rope": 1,
+    "concat_qk": 2,
+    "rope_concat_qk": 2,
+    "kv_cache_update": 1,
+    "paged_kv_cache_update, flash": 2,
+    "paged_kv_cache_update, packed": 2,
     "flash_attention, prefill": 16,
+    "paged_decode_attention": 11,
+    "mla_bmm_rope_cache": 1,
     "matmul": 8,
+    "matmul, one row": 8,
+    "conv2d": 82,
     "topk": 26,
 }
 

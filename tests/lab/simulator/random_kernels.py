@@ -77,7 +77,7 @@ SCAN = [
 MOVE = [
     "x = tl.trans(tl.trans(x) + 1.0)",
     "x = tl.reshape(tl.reshape(x, (M * N,)) + tl.arange(0, M * N).to(tl.float32) % 3.0, (M, N))",
-    "x = tl.flip(x)",
+    "x = tl.flip(x, 0)",
     "x = tl.gather(x, (i & 0x7FFFFFFF) % {size}, axis={axis})",
     "x = tl.load(x_ptr + (i & 0x7FFFFFFF) % n, mask=mask, other=0.0)",
     "x = tl.sort(x, dim=1)",
