@@ -59,16 +59,18 @@ def build(name: str, instruction: Decoded, target: Target) -> Step:
     if name.startswith("s_load_"):
         return _scalar_load(name, instruction, target)
     space, direction, suffix = re.match(r"(global|buffer|flat)_(load|store)_(\w+)", name).groups()
-    if suffix.startswith("lds_"):
-        raise NotInTable(name)
-    width, filling = width_of(suffix)
+    to_lds = suffix.startswith("lds_") or "lds" in instruction.modifiers
+    width, filling = width_of(suffix.removeprefix("lds_"))
+    if to_lds:
+        if width < 4:
+            raise NotInTable(name)
+        address = buffer_address(instruction) if space == "buffer" else flat_address(instruction, 0)
+        return _load_to_lds(instruction, address, width)
     if space == "buffer":
         data, address = instruction.operands[0], buffer_address(instruction)
     else:
         data = instruction.operands[0 if direction == "load" else 1]
         address = flat_address(instruction, 1 if direction == "load" else 0)
-    if "lds" in instruction.modifiers:
-        return _load_to_lds(instruction, address, width)
     if direction == "load":
         return _load(instruction, address, width, register_writer(data, width, filling, target))
     return _store(instruction, address, width, register_reader(data, width, filling))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from course_lab.simulator.instructions.common import Op
-from course_lab.simulator.numbers import F16, F32, F64, I32, U16, U32, from_bf16
+from course_lab.simulator.numbers import F16, F32, F64, I32, U16, U32, from_bf16, round_to_bf16
 
 
 def _half(word):
@@ -36,6 +36,12 @@ def _pairs(number: Callable):
     return compute
 
 
+def _narrow_pairs(number: Callable, rounded: Callable):
+    """The third source and the result are 16 bits wide as well."""
+    wide = _pairs(number)
+    return lambda a, b, c: rounded(wide(a, b, number(c))).astype(U16)
+
+
 def _bytes(first: Callable, second: Callable):
     def compute(a, b, c):
         products = [first(a >> U32(s)) * second(b >> U32(s)) for s in (0, 8, 16, 24)]
@@ -48,6 +54,8 @@ _FLOAT, _INTEGER = ("u32", "u32", "f32"), ("u32", "u32", "i32")
 DOT: dict[str, Op] = {
     "v_dot2_f32_f16": Op(_pairs(_half), _FLOAT, "f32"),
     "v_dot2_f32_bf16": Op(_pairs(_bfloat), _FLOAT, "f32"),
+    "v_dot2_f16_f16": Op(_narrow_pairs(_half, lambda x: x.astype(F16).view(U16)), ("u32", "u32", "u16"), "u16"),
+    "v_dot2_bf16_bf16": Op(_narrow_pairs(_bfloat, round_to_bf16), ("u32", "u32", "u16"), "u16"),
     "v_dot4_i32_i8": Op(_bytes(_signed_byte, _signed_byte), _INTEGER, "i32"),
     "v_dot4_u32_u8": Op(_bytes(_byte, _byte), _INTEGER, "i32"),
 }

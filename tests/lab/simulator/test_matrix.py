@@ -235,3 +235,19 @@ def test_dot_products_of_a_lane(arch, name, kinds, modifiers):
     last = ", v10" if "c_" not in name else ""
     w = execute(f"{name} v10, v2, v4{last}{modifiers}", arch=arch, V={2: A_[0], 4: B_[0], 10: start})
     assert ((w.I if terms == 4 else w.F)[10, 0] == (a * b).sum(axis=1) + 77).all()
+
+
+@pytest.mark.parametrize("kind", ["f16", "bf16"])
+def test_dot_products_with_16_bit_results(kind):
+    a, b, c = (numbers(kind, (32, terms)) for terms in (2, 2, 1))
+    packed = [np.zeros((1, 32), np.uint32) for _ in range(3)]
+    for lane in range(32):
+        for words, values in zip(packed, (a, b, c)):
+            for place, value in enumerate(values[lane]):
+                put(words, lane, place, kind, code(kind, int(value), "gfx1100"))
+    w = execute(
+        f"v_dot2_{kind}_{kind} v10, v2, v4, v6", arch="gfx1100", V={2 + 2 * i: x[0] for i, x in enumerate(packed)}
+    )
+    for lane in range(32):
+        wanted = int((a[lane] * b[lane]).sum() + c[lane, 0])
+        assert int(w.V[10, 0, lane]) & 0xFFFF == code(kind, wanted, "gfx1100")

@@ -291,23 +291,30 @@ def test_transposing_reads(name, bits):
         assert registers(w, 10, 2, lane) == int.from_bytes(wanted, "little"), lane
 
 
-def test_loads_straight_into_lds():
-    data = random_bytes(2048)
+@pytest.mark.parametrize("text", ["buffer_load_{} v2, s[4:7], 0 offen lds", "global_load_lds_{} v[2:3], off"])
+@pytest.mark.parametrize("suffix, width", [("dword", 4), ("dwordx3", 12), ("dwordx4", 16)])
+def test_loads_straight_into_lds(text, suffix, width):
+    data, before = random_bytes(2048), random_bytes(2048)
     memory, _, S = on_memory(data)
     place = (GENERATOR.permutation(100)[:64] * 16).astype(np.uint32)
-    place[5] = 0x80000000
+    resource = "buffer" in text
+    if resource:
+        place[5] = 0x80000000
     S |= {6: 2048, 7: 0, 12: 64}
     w = execute(
-        "s_mov_b32 m0, s12\nbuffer_load_dwordx4 v2, s[4:7], 0 offen lds",
+        f"s_mov_b32 m0, s12\n{text.format(suffix)} offset:32",
         arch="gfx950",
-        V={2: place},
+        V={2: place if resource else place + np.uint32(S[4]), 3: S[5]},
         S=S,
         memory=memory,
-        lds=random_bytes(2048),
+        lds=before,
+        lanes_on=SOME,
     )
+    after = lds_bytes(w)[0]
     for lane in range(64):
-        wanted = data[place[lane] :][:16] if lane != 5 else np.zeros(16, np.uint8)
-        assert (lds_bytes(w)[0, 64 + 16 * lane :][:16] == wanted).all()
+        here = slice(96 + width * lane, 96 + width * (lane + 1))
+        wanted = data[place[lane] + 32 :][:width] if lane != 5 or not resource else np.zeros(width, np.uint8)
+        assert (after[here] == (wanted if SOME[lane] else before[here])).all(), lane
 
 
 # ---- private memory --------------------------------------------------------------------------------------------------
