@@ -139,7 +139,7 @@ def act_and_mul_backward_kernel(
 def activation_forward(x: torch.Tensor, kind: str) -> torch.Tensor:
     """f(x). x: (rows, cols)."""
     rows, cols = x.shape
-    y = torch.empty((rows, cols), dtype=x.dtype, device=x.device)
+    y = x.new_empty((rows, cols))
     grid, meta = launch.tiles(y)
     with torch.cuda.device_of(x):
         activation_kernel[grid](x, y, x.stride(0), rows, cols, kind, **meta)
@@ -200,7 +200,7 @@ class ActAndMul(torch.autograd.Function):
     def forward(ctx, x, kind):
         ctx.save_for_backward(x)
         ctx.kind = kind
-        y = torch.empty((x.shape[0], x.shape[1] // 2), dtype=x.dtype, device=x.device)
+        y = x.new_empty((x.shape[0], x.shape[1] // 2))
         act_and_mul_forward(x, y, kind)
         return y
 
@@ -251,7 +251,7 @@ def activation(x: torch.Tensor, kind: str) -> torch.Tensor:
     x_rows = checks.rows_of(x=x)
     if x.numel() == 0 or not uses_triton(x):
         return reference.activation(x, kind)
-    return apply(Activation, x_rows, kind).view(x.shape)
+    return checks.in_shape_of(x, apply(Activation, x_rows, kind))
 
 
 def act_and_mul(x: torch.Tensor, kind: str, out: torch.Tensor | None = None) -> torch.Tensor:

@@ -28,10 +28,13 @@ def floating(**tensors: torch.Tensor) -> None:
         ValueError: on different devices.
     """
     are_tensors(**tensors)
+    device = None
     for name, tensor in tensors.items():
         if tensor.dtype not in FLOATING:
             raise TypeError(f"{name} must be float32, float16 or bfloat16, got {tensor.dtype}; convert it with .to()")
-    same_device(**tensors)
+        device = device or tensor.device
+        if tensor.device != device:
+            same_device(**tensors)
 
 
 def same_shape_and_dtype(**pair: torch.Tensor) -> None:
@@ -81,10 +84,11 @@ def row_vectors(x: torch.Tensor, **vectors: torch.Tensor) -> None:
     """
     if x.ndim == 0:
         raise ValueError("x must have at least one dimension, got a scalar; the last dimension is the row")
+    cols = x.shape[-1]
     for name, vector in vectors.items():
-        if vector.shape != x.shape[-1:]:
-            raise ValueError(f"{name} must have shape ({x.shape[-1]},) like the rows of x, got {tuple(vector.shape)}")
-        contiguous(**{name: vector})
+        if vector.shape != (cols,):
+            raise ValueError(f"{name} must have shape ({cols},) like the rows of x, got {tuple(vector.shape)}")
+    contiguous(**vectors)
 
 
 def rows_of(**tensor: torch.Tensor) -> torch.Tensor:
@@ -107,6 +111,11 @@ def rows_of(**tensor: torch.Tensor) -> torch.Tensor:
             f"{name} needs one stride from row to row, got strides {x.stride()} for shape {tuple(x.shape)}; "
             "call .contiguous() first"
         ) from None
+
+
+def in_shape_of(x: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+    """The result for `rows_of(x)`, in the shape of x."""
+    return rows if x.ndim == 2 else rows.view(x.shape)
 
 
 def integers(**tensors: torch.Tensor) -> None:

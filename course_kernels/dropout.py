@@ -141,4 +141,4 @@ def dropout_add(x: torch.Tensor, residual: torch.Tensor, p: float, seed: int, tr
     x_rows, residual_rows = checks.rows_of(x=x), checks.rows_of(residual=residual)
     if x.numel() == 0 or not uses_triton(x):
         return reference.dropout_add(x, residual, p, seed, training)
-    return apply(DropoutAdd, x_rows, residual_rows, float(p) if training else 0.0, seed).view(x.shape)
+    return checks.in_shape_of(x, apply(DropoutAdd, x_rows, residual_rows, float(p) if training else 0.0, seed))

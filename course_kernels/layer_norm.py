@@ -243,7 +243,7 @@ def layer_norm_forward(
 ) -> list[torch.Tensor]:
     """[y] or, given a residual, [y, x + residual]. x, residual: (rows, cols)."""
     rows, cols = x.shape
-    y = torch.empty((rows, cols), dtype=x.dtype, device=x.device)
+    y = x.new_empty((rows, cols))
     new_residual = None if residual is None else torch.empty_like(y)
     tensors = x, residual, weight, bias, y, new_residual
     strides = x.stride(0), 0 if residual is None else residual.stride(0)
@@ -328,7 +328,7 @@ def layer_norm(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, eps: f
     x_rows = checks.rows_of(x=x)
     if x.numel() == 0 or not uses_triton(x):
         return reference.layer_norm(x, weight, bias, eps)
-    return apply(LayerNorm, x_rows, None, weight, bias, eps).view(x.shape)
+    return checks.in_shape_of(x, apply(LayerNorm, x_rows, None, weight, bias, eps))
 
 
 def add_layer_norm(
@@ -356,4 +356,4 @@ def add_layer_norm(
     if x.numel() == 0 or not uses_triton(x):
         return reference.add_layer_norm(x, residual, weight, bias, eps)
     y, new_residual = apply(LayerNorm, x_rows, residual_rows, weight, bias, eps)
-    return y.view(x.shape), new_residual.view(x.shape)
+    return checks.in_shape_of(x, y), checks.in_shape_of(x, new_residual)

@@ -235,7 +235,7 @@ def quant_fp8_per_token(x: torch.Tensor, dtype: torch.dtype | None = None) -> tu
     if x.numel() == 0 or not runs_kernel(x, dtype):
         return reference.quant_fp8_per_token(x, dtype)
     q, scale = quant_fp8_forward(x_rows, x.shape[-1], dtype)
-    return q.view(x.shape), scale.view(x.shape[:-1])
+    return checks.in_shape_of(x, q), scale.view(x.shape[:-1])
 
 
 def quant_fp8_per_group(
@@ -266,7 +266,7 @@ def quant_fp8_per_group(
     if x.numel() == 0 or not runs_kernel(x, dtype):
         return reference.quant_fp8_per_group(x, group_size, dtype)
     q, scale = quant_fp8_forward(x_rows, group_size, dtype)
-    return q.view(x.shape), scale.view(*x.shape[:-1], -1)
+    return checks.in_shape_of(x, q), scale.view(*x.shape[:-1], -1)
 
 
 def act_mul_fp8_quant(

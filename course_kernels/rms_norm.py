@@ -184,7 +184,7 @@ def rms_norm_forward(
 ) -> list[torch.Tensor]:
     """[y] or, given a residual, [y, x + residual]. x, residual: (rows, cols)."""
     rows, cols = x.shape
-    y = torch.empty((rows, cols), dtype=x.dtype, device=x.device)
+    y = x.new_empty((rows, cols))
     new_residual = None if residual is None else torch.empty_like(y)
     tensors = x, residual, weight, y, new_residual
     strides = x.stride(0), 0 if residual is None else residual.stride(0)
@@ -265,7 +265,7 @@ def rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float = 1e-6) -> torch.
     x_rows = checks.rows_of(x=x)
     if x.numel() == 0 or not uses_triton(x):
         return reference.rms_norm(x, weight, eps)
-    return apply(RMSNorm, x_rows, None, weight, eps).view(x.shape)
+    return checks.in_shape_of(x, apply(RMSNorm, x_rows, None, weight, eps))
 
 
 def add_rms_norm(
@@ -293,4 +293,4 @@ def add_rms_norm(
     if x.numel() == 0 or not uses_triton(x):
         return reference.add_rms_norm(x, residual, weight, eps)
     y, new_residual = apply(RMSNorm, x_rows, residual_rows, weight, eps)
-    return y.view(x.shape), new_residual.view(x.shape)
+    return checks.in_shape_of(x, y), checks.in_shape_of(x, new_residual)

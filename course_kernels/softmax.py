@@ -73,7 +73,7 @@ def softmax_long_kernel(x_ptr, y_ptr, stride_xm, cols, BLOCK_N: tl.constexpr):
 def softmax_forward(x: torch.Tensor) -> torch.Tensor:
     """Softmax of each row. x: (rows, cols)."""
     rows, cols = x.shape
-    y = torch.empty((rows, cols), dtype=x.dtype, device=x.device)
+    y = x.new_empty((rows, cols))
     with torch.cuda.device_of(x):
         if cols <= launch.longest_held(x):
             grid, meta = launch.whole_rows(x)
@@ -104,4 +104,4 @@ def softmax(x: torch.Tensor) -> torch.Tensor:
     x_rows = checks.rows_of(x=x)
     if x.numel() == 0 or not uses_triton(x):
         return reference.softmax(x)
-    return softmax_forward(x_rows).view(x.shape)
+    return checks.in_shape_of(x, softmax_forward(x_rows))
