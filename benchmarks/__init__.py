@@ -14,8 +14,13 @@ FAMILIES = (
     "rope",
     "qkv",
     "kv_cache",
+    "mla",
     "attention",
     "paged_attention",
     "matmul",
+    "training",
+    "dropout",
+    "topk",
+    "conv2d",
     "call",
 )

@@ -39,7 +39,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def run(machine: bench.Machine, families, sizes: str, timed: bool) -> bench.Results:
     """All cases of these families."""
-    torch.backends.cuda.matmul.allow_tf32 = False  # the references are float32
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False  # the references are float32
     contest = Contest("cuda", timed)
     for family in families:
         module = importlib.import_module(f"benchmarks.{family}")

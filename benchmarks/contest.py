@@ -39,6 +39,8 @@ class Case:
     one; also what torch.compile gets. reference: the truth, from float32 inputs. bytes, flops: what must be moved and
     computed; without `flops` memory is the limit, and a plain copy of as many bytes competes.
     tolerance: the largest distance from the reference, as a part of its norm.
+    step: takes a function of the inputs, also the reference, and returns what is run: `gradients`, for one.
+    compared: takes a result, then the inputs, and returns what must equal the reference, where that is not the result.
     """
 
     family: str
@@ -51,6 +53,8 @@ class Case:
     eager: Callable | None = None
     tolerance: float = 1e-2
     cold: bool | None = None  # None: by its bytes
+    step: Callable[[Callable], Callable] = lambda function: function
+    compared: Callable = lambda result, *inputs: result
 
 
 @dataclass
@@ -70,10 +74,11 @@ class Contest:
             AssertionError: our own result is wrong.
         """
         inputs = case.inputs(self.device)
-        expected = _tensors(case.reference(*map(_upcast, inputs)))
+        expected = _tensors(case.step(case.reference)(*map(_upcast, inputs)))
         for name, function in self._contenders(case):
+            function = case.step(function)
             try:
-                error = distance(function(*map(_clone, inputs)), expected)
+                error = distance(case.compared(function(*map(_clone, inputs)), *inputs), expected)
             except Exception as failure:
                 if name == OURS:
                     raise
@@ -121,6 +126,17 @@ def distance(result: Any, expected: Sequence[torch.Tensor]) -> float:
         assert x.shape == y.shape, f"shape {tuple(x.shape)}, not {tuple(y.shape)}"
         parts.append(float(torch.linalg.vector_norm(x.float() - y.float()) / torch.linalg.vector_norm(y.float())))
     return max(parts, key=lambda part: float("inf") if part != part else part)
+
+
+def gradients(function: Callable) -> Callable:
+    """Forward and backward: the gradients of all but the last input, which is the gradient of the result."""
+
+    def step(*inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        *leaves, dy = inputs
+        leaves = [x.detach().requires_grad_() for x in leaves]
+        return torch.autograd.grad(function(*leaves), leaves, dy)
+
+    return step
 
 
 def draw(device: str, *shape: int, dtype: torch.dtype = torch.bfloat16, scale: float = 1.0) -> torch.Tensor:

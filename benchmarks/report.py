@@ -37,8 +37,8 @@ def misses(line: bench.Line) -> list[str]:
     if line.family == "flash_attention":
         need("speed of torch's flash", line.against("torch flash"), 1.5)
         need("speed of cuDNN", line.against("torch cuDNN"), 0.95)
-    elif line.family == "matmul":
-        need("speed of torch.matmul", line.against(), 0.9)
+    elif line.family in ("matmul", "conv2d"):
+        need(f"speed of torch.{line.family}", line.against(), 0.9)
     elif line.family == "paged_decode_attention":
         need("copy bandwidth", ours.of_copy, 0.85)
     elif line.family == "call":
@@ -49,7 +49,7 @@ def misses(line: bench.Line) -> list[str]:
         if reached is not None and reached < 1 - NOISE:
             best = min(line.rivals.values(), key=lambda figure: figure.seconds)
             found.append(f"{best.name} is {1 / reached:.2f} times as fast")
-        if ours.bytes >= LARGE:
+        if ours.bytes >= LARGE and COPY in line.by_name:
             need(f"copy bandwidth (of which a copy of this size reaches {_reach(line)})", ours.of_copy, 0.95)
     return found
 

@@ -129,7 +129,7 @@ def test_one_stored_figure_is_found_by_its_name_and_size(two_machines):
 
 def test_stored_sizes_come_as_asked_for_and_a_gpu_by_a_part_of_its_name(two_machines):
     assert [line.size for line in bench.lines(bench.stored("norm", "1 x 8", "8 x 8"))] == ["1 x 8", "8 x 8"]
-    assert bench.stored("norm", gpu="other").find("ours").seconds == 9e-3
+    assert bench.stored("norm", gpu="Other").find("ours").seconds == 9e-3
     assert bench.stored("only here").machine.gpu == "Other GPU"
     for wrong, error in [
         (("norm", "8 x 9"), "norm was not measured at '8 x 9'; there are '8 x 8', '1 x 8'"),
