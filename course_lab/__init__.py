@@ -8,6 +8,8 @@ Importing it makes kernels launch on CPU tensors, and gives a notebook its magic
 
 import importlib
 import sys
+from types import ModuleType
+from typing import Any
 
 # Functions by the module that holds them: imported when a lesson asks for them.
 _FUNCTIONS = {
@@ -19,14 +21,19 @@ _FUNCTIONS = {
 }
 
 
+class _Package(ModuleType):
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Whoever imports the module `course_lab.trace` puts it here under its name, which is its function's too."""
+        function = name in _FUNCTIONS and isinstance(value, ModuleType)
+        super().__setattr__(name, getattr(value, name) if function else value)
+
+
+sys.modules[__name__].__class__ = _Package
+
+
 def __getattr__(name: str):
     if name not in _FUNCTIONS:
         raise AttributeError(f"module 'course_lab' has no attribute {name!r}")
-    return _bind(name)
-
-
-def _bind(name: str):
-    """Import a function into this package, over the module of the same name that the import puts there."""
     function = globals()[name] = getattr(importlib.import_module(_FUNCTIONS[name]), name)
     return function
 
@@ -50,5 +57,4 @@ else:
     from course_kernels._triton import dual_mode
 
     dual_mode.enable()
-    _bind("progress")  # now: other modules of this package import the module `progress`, which would take its name
     _register_magics()

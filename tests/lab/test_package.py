@@ -1,0 +1,19 @@
+"""`from course_lab import trace` gives the function, whoever has imported the module of that name before."""
+
+import subprocess
+import sys
+
+import pytest
+
+CODE = """
+import {first}
+from course_lab import my_kernel, progress, trace
+import course_lab
+print(trace.__name__, callable(trace), callable(progress), course_lab.trace is trace)
+"""
+
+
+@pytest.mark.parametrize("first", ["course_lab", "course_lab.trace", "course_lab.check.magics", "course_lab.progress"])
+def test_a_function_is_never_hidden_by_its_module(first):
+    done = subprocess.run([sys.executable, "-c", CODE.format(first=first)], capture_output=True, text=True, timeout=120)
+    assert done.stdout.split() == ["trace", "True", "True", "True"], done.stderr
