@@ -158,6 +158,8 @@ class Region:
 
     def holds(self, offset: np.ndarray, width: int) -> np.ndarray:
         """Whether all of the `width` bytes at each offset belong to tensors, and not to the gaps between their rows."""
+        if width > self.bytes.u8.size:
+            return np.zeros(offset.shape, bool)
         inside = (offset >= 0) & (offset + width <= self.bytes.u8.size)
         cells, index = self._real.at(np.where(inside, offset, 0), width)
         real = cells[index]

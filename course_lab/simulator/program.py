@@ -38,6 +38,11 @@ class Decoded:
     def line(self) -> int | None:
         return self.source.line if self.source else None
 
+    @property
+    def loads_to_lds(self) -> bool:
+        """It loads from global memory straight into LDS; its first operand is the address, no result."""
+        return "lds" in self.modifiers or "_load_lds_" in self.mnemonic
+
 
 @dataclass(frozen=True, eq=False)
 class Argument:

@@ -237,7 +237,7 @@ def _inside(address: np.ndarray, lanes, width: int, size: int) -> np.ndarray:
 
 
 def _touches_lds(instruction: Decoded) -> bool:
-    return instruction.kind == "LDS" or "lds" in instruction.modifiers
+    return instruction.kind == "LDS" or instruction.loads_to_lds
 
 
 @lru_cache(maxsize=128)

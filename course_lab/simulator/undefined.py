@@ -86,7 +86,7 @@ def _roles(instruction: Decoded) -> tuple[list[Operand], list[Operand]]:
         # registers are saved by the pair or by four, and some of these may hold nothing
         return [], operands[:1] if name.startswith("v_") else []
     returns = any(flag in instruction.modifiers for flag in _RETURNS) or "th" in instruction.modifiers
-    if _ALL_READ.match(name) or "lds" in instruction.modifiers or _ATOMIC.match(name) and not returns:
+    if _ALL_READ.match(name) or instruction.loads_to_lds or _ATOMIC.match(name) and not returns:
         return operands, []
     results = 2 if _TWO_RESULTS.match(name) or "swap" in name and name.startswith("v_") else 1
     kept = operands[:results] if _READ_TOO.match(name) else []

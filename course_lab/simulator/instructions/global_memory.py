@@ -59,9 +59,8 @@ def build(name: str, instruction: Decoded, target: Target) -> Step:
     if name.startswith("s_load_"):
         return _scalar_load(name, instruction, target)
     space, direction, suffix = re.match(r"(global|buffer|flat)_(load|store)_(\w+)", name).groups()
-    to_lds = suffix.startswith("lds_") or "lds" in instruction.modifiers
     width, filling = width_of(suffix.removeprefix("lds_"))
-    if to_lds:
+    if instruction.loads_to_lds:
         if width < 4:
             raise NotInTable(name)
         address = buffer_address(instruction) if space == "buffer" else flat_address(instruction, 0)

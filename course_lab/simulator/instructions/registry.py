@@ -34,7 +34,7 @@ _NEWER_NAMES = (  # gfx11 and gfx12 renamed many instructions of gfx9 without ch
     (re.compile(r"^v_(add|sub|subrev)_nc_([ui]\d+)"), r"v_\1_\2"),
     (re.compile(r"^v_(add|sub|subrev)_co_ci_u32"), r"v_\1c_co_u32"),
     (re.compile(r"^v_(pk_)?(max|min)_num_(f\d+)"), r"v_\1\2_\3"),
-    (re.compile(r"^v_(max3|min3|med3)_num_(f\d+)"), r"v_\1_\2"),
+    (re.compile(r"^v_(max3|min3|med3|maxmin|minmax)_num_(f\d+)"), r"v_\1_\2"),
     (re.compile(r"^v_mad_co_([ui])64"), r"v_mad_\g<1>64"),
     (re.compile(r"^s_(add|sub)_co_ci_u32"), r"s_\1c_u32"),
     (re.compile(r"^s_(add|sub)_co_([ui]32)"), r"s_\1_\2"),

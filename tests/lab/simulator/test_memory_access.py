@@ -317,6 +317,13 @@ def test_loads_straight_into_lds(text, suffix, width):
         assert (after[here] == (wanted if SOME[lane] else before[here])).all(), lane
 
 
+def test_a_tensor_smaller_than_the_access():
+    memory = GlobalMemory()
+    address = memory.add_tensor("scale", torch.ones(1))
+    (region,) = memory.regions
+    assert region.holds(np.array([0]), 4).all() and not region.holds(np.array([0, 4, address]), 16).any()
+
+
 # ---- private memory --------------------------------------------------------------------------------------------------
 
 

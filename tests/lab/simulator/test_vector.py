@@ -382,6 +382,12 @@ def test_medians_and_extremes_of_three():
 
     lanewise("v_max3_f32 v10, v2, v4, v6", largest, few, few, few, same=F32.same)
 
+    def clamped(a, b, c):
+        return exact.minimum(F32, exact.maximum(F32, a, b), c)
+
+    for arch, name in (("gfx1100", "v_maxmin_f32"), ("gfx1201", "v_maxmin_num_f32")):
+        lanewise(f"{name} v10, v2, v4, v6", clamped, few, few, few, same=F32.same, arch=arch)
+
 
 def test_a_nan_wins_only_in_maximum():
     def maximum(a, b):
