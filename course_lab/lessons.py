@@ -174,6 +174,11 @@ def stub(number: str) -> str:
     return _answer(number).stub
 
 
+def mutants(number: str) -> tuple[Mutant, ...]:
+    """Return the wrong answers of exercise `number`."""
+    return _find(number)[0].mutants.get(number, ())
+
+
 def _answer(number: str) -> source.Answer:
     owner, _ = _find(number)
     try:

@@ -3,6 +3,7 @@
 - `grading`    the whole course of a check, in the parent process
 - `answer`     the learner's text
 - `child`      what runs in the child process, with `guard` (memory that notices) and `evidence` (who wrote what)
+- `alike` running the known mistakes, where no rule explains the numbers
 - `instruments` how well a right answer does it, with `measured`, its half of the work in another child
 - `verdict`, `diagnosis`, `sentences`, `report`   comparing, explaining, showing
 - `magics`     `%%exercise`, `%hint`, `%solution`, `my_kernel`

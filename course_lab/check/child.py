@@ -41,6 +41,19 @@ def run_cases(payload: dict[str, Any]) -> Iterator[dict[str, Any]]:
         yield _run_case(entry, args, payload)
 
 
+def run_answers(payload: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Execute several answers, each on every case; for each answer {"outputs": a list of tensors for each case}.
+
+    payload: as for `run_cases`, with "codes" instead of "code". An answer that fails has fewer outputs.
+    """
+    dual_mode.enable()
+    torch.set_num_threads(1)
+    for code in payload["codes"]:
+        _, entry = define({**payload, "code": code})
+        records = [_run_case(entry, args, payload) for args in payload["cases"]] if entry else []
+        yield {"outputs": [record["outputs"] for record in records if record["error"] is None]}
+
+
 def first_launch(payload: dict[str, Any]) -> dict[str, Any]:
     """The AMD card of the first kernel that the answer launches on the first case: {"text": ..., "html": ...}."""
     dual_mode.enable()

@@ -5,18 +5,19 @@ References, seeds, tolerances and verdicts stay in this process.  The child gets
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import zlib
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
 
 from course_lab import engines, sandbox
-from course_lab.check import answer, instruments, simulated
+from course_lab.check import alike, answer, instruments, simulated
 from course_lab.check.child import CASE_MARK
 from course_lab.check.diagnosis import Facts, diagnose, from_end, own_line
 from course_lab.check.report import Card, CaseResult, ExerciseFailed, Report, case_result, excerpt, shorten, shown_error
@@ -29,6 +30,7 @@ _MEMORY = 2 << 30  # beyond what torch and triton hold
 _MAX_CHILDREN = 4  # after so many crashes the cases that are left are not tried
 _GPU_SECONDS = 60.0  # a fresh process must wake the device and compile
 _CARD_ARCH = "gfx942"
+_Mistakes = Callable[[], list[tuple[str, str]]]
 
 
 def strict() -> bool:
@@ -43,6 +45,7 @@ def grade(
     strict: bool | None = None,
     stub: str | None = None,
     solution: str | None = None,
+    mistakes: _Mistakes = list,
     card: bool = False,
     progress_bar: bool = False,
 ) -> Report:
@@ -55,6 +58,8 @@ def grade(
         stub: the text that counts as "not attempted"; None takes the lesson's own for an exercise given by number.
         solution: the code that a right answer's figures are compared with; None takes the lesson's own for an exercise
             given by number.
+        mistakes: gives pairs of a diagnosis and the code of a wrong answer, for an answer whose mistake no rule
+            recognises; an exercise given by number has those of the lesson's mutants.
         card: add to the report of a right answer how well it does: bytes moved, the machine code, a picture.
         progress_bar: show one, on the error stream, when the check takes longer than a second.
     """
@@ -63,8 +68,9 @@ def grade(
 
         stub = lessons.stub(exercise) if stub is None else stub
         solution = lessons.solution(exercise) if solution is None else solution
+        mistakes = partial(_mistakes, exercise)
         exercise = lessons.exercise(exercise)
-    report = _grade(exercise, answer.clean(code), stub, progress_bar)
+    report = _grade(exercise, answer.clean(code), stub, mistakes, progress_bar)
     if card and report.passed:
         runs = make_runs(exercise)
         payload = _payload(exercise, answer.clean(code), runs, picture=exercise.picture)
@@ -74,16 +80,27 @@ def grade(
     return report
 
 
-def _grade(exercise: Exercise, code: str, stub: str | None, progress_bar: bool) -> Report:
+def _mistakes(number: str) -> list[tuple[str, str]]:
+    """Diagnosis and code of each mutant of an exercise; none where a lesson has no usable ones."""
+    from course_lab import lessons
+    from course_lab.mutants import MutantError, apply
+
+    with contextlib.suppress(lessons.LessonError, MutantError):
+        solution = lessons.solution(number)
+        return [(mutant.diagnosis, apply(mutant, solution)) for mutant in lessons.mutants(number)]
+    return []
+
+
+def _grade(exercise: Exercise, code: str, stub: str | None, mistakes: _Mistakes, progress_bar: bool) -> Report:
     untouched = stub is not None and answer.normalised(code) == answer.normalised(stub)
     if not answer.normalised(code) or (untouched and exercise.kind == "write"):
         return Report(exercise.number, exercise.title, "not-attempted", _not_run(exercise))
-    report = _grade_attempt(exercise, code, progress_bar)
+    report = _grade_attempt(exercise, code, mistakes, progress_bar)
     # a repair begins with the report on the broken code; seeing it is no attempt
     return replace(report, status="not-attempted") if untouched else report
 
 
-def _grade_attempt(exercise: Exercise, code: str, progress_bar: bool) -> Report:
+def _grade_attempt(exercise: Exercise, code: str, mistakes: _Mistakes, progress_bar: bool) -> Report:
     tree = answer.parse(code)
     if isinstance(tree, answer.SyntaxProblem):
         found = diagnosis("syntax-error", line=tree.line, message=tree.message)
@@ -95,6 +112,8 @@ def _grade_attempt(exercise: Exercise, code: str, progress_bar: bool) -> Report:
         return stopped
     facts = Facts(exercise, tree, runs, lambda run: _probe(exercise, code, run))
     found = diagnose(facts) if facts.failing else None
+    if found and found.code in alike.VAGUE and facts.wrong:
+        found = alike.recognise(exercise, _payload(exercise, code, runs), facts.wrong, mistakes()) or found
     runs += _run_on_gpu(exercise, code, runs)
     if found is None and any(not run.passed for run in runs):
         found = diagnosis("gpu-differs", gpu=engines.gpu().name)
@@ -245,7 +264,7 @@ def amd_card(exercise: Exercise, code: str, arch: str = _CARD_ARCH) -> Card | No
     return Card(str(value["text"]), str(value["html"])) if value else None
 
 
-@contextmanager
+@contextlib.contextmanager
 def _bar(total: int, wanted: bool) -> Iterator[Any]:
     """A callback for `sandbox.run` that moves a progress bar, which appears after one second."""
     if not wanted:

@@ -58,6 +58,22 @@ SENTENCES = {
     "which program owns it, and what does that program load?",
 }
 
+# What to look at where an answer only has the numbers of a known mistake, and nobody saw it happen.
+ALIKE = {
+    "missing-store-mask": "Where a block is longer than what is left, which lanes may write?",
+    "missing-load-mask": "Where a block is longer than what is left, which lanes may read?",
+    "missing-other": "Which value do masked lanes hold, and does it reach the result?",
+    "between-rows": "Rows may lie further apart than they are long. Which number says how far?",
+    "program-id-unused": "What must differ between two programs, and is every axis of the grid in the offsets?",
+    "overlapping-programs": "Where should the block of the second program begin?",
+    "grid-floor-division": "How many blocks does it take to cover everything, when the last one is not full?",
+    "partly-written": "Is every element of the output computed by some program?",
+    "hard-coded-size": "Which number in your code should come from the arguments?",
+    "swapped-strides": "Compare each stride with the index that it multiplies.",
+    "shifted": "Look at where the offsets start.",
+    "half-accumulation": "In which dtype are the numbers in between?",
+}
+
 _PLAIN = (  # (exception, pattern of its message, what it means)
     ("NameError", r"name '(\w+)' is not defined", "Line {line} uses {0}, and nothing of that name is defined there."),
     ("", r"arange.*power of (2|two)", "Line {line}: tl.arange only makes lengths that are a power of two."),

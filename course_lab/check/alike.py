@@ -1,0 +1,71 @@
+"""Recognise a wrong answer that no rule explains, by running the mistakes that the exercise's author thought of.
+
+Two programs with the same wrong numbers most likely make the same mistake.  The mistakes run in a child of their own;
+what they are called and how they differ from the solution is never shown, only their diagnosis.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from course_lab import sandbox
+from course_lab.check.sentences import ALIKE, Diagnosis
+from course_lab.check.verdict import CaseRun, close, compare, numbers
+from course_lab.exercise import Exercise
+
+VAGUE = frozenset(
+    {"unknown", "constant-factor", "row-factor", "half-accumulation"}
+)  # these describe, and explain little
+_SECONDS = 2.0  # for all mistakes together; those that were not reached are no match
+_MEMORY = 2 << 30
+_MOST_CASES = 2
+
+
+def recognise(
+    exercise: Exercise, payload: dict[str, Any], wrong: list[CaseRun], mistakes: Iterable[tuple[str, str]]
+) -> Diagnosis | None:
+    """The one diagnosis whose mistakes give the answer's wrong numbers; None when there is none, or several.
+
+    Args:
+        payload: what the child got for the check; its code and cases are replaced.
+        wrong: cases with outputs of the right form and wrong numbers.
+        mistakes: pairs of a diagnosis and the code of a wrong answer that must get it.
+    """
+    sentences = {**ALIKE, **{suspect.code: suspect.sentence for suspect in exercise.suspects}}
+    known = [(name, code) for name, code in mistakes if name in sentences]
+    telling = [run for run in wrong if _is_telling(run)][:_MOST_CASES]
+    if not known or not telling:
+        return None
+    payload = {**payload, "codes": [code for _, code in known], "cases": [run.args for run in telling]}
+    outcome = sandbox.run("course_lab.check.child:run_answers", payload, time_limit=_SECONDS, memory_limit=_MEMORY)
+    found = {name for (name, _), part in zip(known, outcome.parts) if _same(part["outputs"], telling)}
+    if len(found) != 1:
+        return None
+    (name,) = found
+    return Diagnosis(name, f"An answer with this mistake gives just your numbers. {sentences[name]}")
+
+
+def _is_telling(run: CaseRun) -> bool:
+    """Whether most of the wrong numbers are numbers: many different mistakes end in NaN or leave 0."""
+    got = np.concatenate([comparison.got[comparison.wrong].ravel() for comparison in run.comparisons])
+    return bool((np.isfinite(got) & (got != 0)).mean() > 0.5)
+
+
+def _same(outputs: list[list[Any]], runs: list[CaseRun]) -> bool:
+    """Whether a mistake's outputs are those of the answer, up to rounding, in every case, and wrong."""
+    return len(outputs) == len(runs) and all(_same_case(*pair) for pair in zip(outputs, runs))
+
+
+def _same_case(outputs: list[Any], run: CaseRun) -> bool:
+    if len(outputs) != len(run.outputs):
+        return False
+    case, right = run.case, []
+    for mistaken, got, expected, dtype in zip(outputs, run.outputs, run.expected, run.dtypes):
+        verdict = compare(expected, mistaken, case.atol, case.rtol, dtype)
+        if verdict.problem or not close(numbers(got), numbers(mistaken), case.atol, case.rtol).all():
+            return False
+        right.append(verdict.right)
+    return not all(right)
