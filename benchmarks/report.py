@@ -157,15 +157,16 @@ def console(results: bench.Results) -> str:
 # ---- without a GPU ---------------------------------------------------------------------------------------------------
 
 
-def stored() -> list[bench.Results]:
-    """What lies in results/, by file name."""
-    return [bench.Results.load(path) for path in sorted(STORED.glob("*.json"))]
+def stored() -> dict[Path, bench.Results]:
+    """What lies in results/, by file name; without searches, in which nothing is called ours."""
+    every = {path: bench.Results.load(path) for path in sorted(STORED.glob("*.json"))}
+    return {path: results for path, results in every.items() if bench.lines(results)}
 
 
 def without_gpu() -> str:
     """The stored figures, and how soon AMD GPUs could be done at best."""
     parts = []
-    for results in stored():
+    for results in stored().values():
         every = [line for line in bench.lines(results) if line.family != "call"]
         parts.append(f"Stored: {heading(results.machine)}\n" + summary_table(every))
     parts.append("AMD GPUs, by their data sheets: no kernel can be faster than this (nothing here was measured)")
@@ -218,8 +219,7 @@ def plot(results: bench.Results, family: str, path: Path) -> None:
 def write() -> None:
     """README.md's generated part, and the pictures beside the figures."""
     sections = []
-    for path in sorted(STORED.glob("*.json")):
-        results = bench.Results.load(path)
+    for path, results in stored().items():
         pictures = {}
         for family in PLOTTED:
             picture = path.with_name(f"{path.stem}-{family}.svg")

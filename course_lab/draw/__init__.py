@@ -8,6 +8,7 @@ from course_lab.draw.bars import bytes_bar
 from course_lab.draw.causal_map import causal_map
 from course_lab.draw.frames import Frames
 from course_lab.draw.lanes import cache_lines, lanes
+from course_lab.draw.matrix_unit import matrix_unit
 from course_lab.draw.online_softmax import online_softmax
 from course_lab.draw.paged_cache import paged_cache
 from course_lab.draw.program_map import Piece, program_map
@@ -27,6 +28,7 @@ __all__ = [
     "cache_lines",
     "causal_map",
     "lanes",
+    "matrix_unit",
     "online_softmax",
     "paged_cache",
     "program_map",

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -31,6 +32,47 @@ def build(name: str, instruction: Decoded, target: Target) -> Step:
     if found := _WMMA.match(name):
         return _wmma(found[1], found[2], instruction, target)
     raise NotInTable(name)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Which lane holds what of D (m, n) = A (m, k) B (k, n), a wave of `lanes`.
+
+    operand: int [lane, i], the k of the i-th element of A (and of B) that a lane holds; its row (column) is `row`.
+    row: int [lane]. result: int [lane, register], row * n + column of D.
+    """
+
+    m: int
+    n: int
+    k: int
+    row: np.ndarray
+    operand: np.ndarray
+    result: np.ndarray
+
+    @property
+    def lanes(self) -> int:
+        return len(self.row)
+
+
+def layout(mnemonic: str, arch: str) -> Layout:
+    """Who holds what while this instruction multiplies.
+
+    Raises:
+        ValueError: it is not a matrix instruction of 16 x 16 or 32 x 32 results in 32 bits.
+    """
+    name, lane = mnemonic.removesuffix("_e64"), np.arange(64)
+    if (found := _MFMA.match(name)) and found[2] == found[3] in ("16", "32") and found[1] != "f64":
+        m, k = int(found[2]), int(found[4])
+        each = k // (64 // m)
+        d = _mfma_registers(np.arange(m * m).reshape(1, m, m), m)
+        return Layout(m, m, k, lane % m, lane[:, None] // m * each + np.arange(each), d[:, 0].T)
+    if (found := _WMMA.match(name)) and found[1] in ("f32", "i32"):
+        twice, lane, d = arch.startswith("gfx11"), lane[:32], np.arange(256).reshape(1, 16, 16)
+        each = 16 if twice else 8
+        first = 0 * lane if twice else lane // 16 * each
+        d = (_gfx11_registers if twice else _gfx12_registers)(d)
+        return Layout(16, 16, 16, lane % 16, first[:, None] + np.arange(each), d[:, 0].T)
+    raise ValueError(f"{mnemonic!r} on {arch} is no matrix instruction of 16 x 16 or 32 x 32 results in 32 bits")
 
 
 # ---- numbers in registers --------------------------------------------------------------------------------------------
