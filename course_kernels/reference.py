@@ -440,3 +440,13 @@ def mla_bmm_rope_cache(
     k_pe = torch.cat([rotate_tokens(k_pe[:tokens], positions, cos, sin, style), k_pe[tokens:]])
     kv_cache[slot_mapping[keep].long()] = torch.cat([k_nope, k_pe], dim=-1)[keep]
     return torch.cat([absorbed, q_pe], dim=-1)
+
+
+def rope_inplace(x: Tensor, cos: Tensor, sin: Tensor) -> None:
+    """x (T, heads, D) itself, every head turned by its token's number"""
+    x.copy_(rope(x, cos, sin, layout="thd"))
+
+
+def rope_packed(x: Tensor, cu_seqlens: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Packed sequences x (T, heads, D), the first 2 * cos.shape[1] elements of each head turned"""
+    return rope(x, cos, sin, layout="thd", cu_seqlens=cu_seqlens, rotary_dim=2 * cos.shape[1])

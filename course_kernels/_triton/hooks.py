@@ -62,13 +62,14 @@ class Fault:
         """One sentence: who touched what, and where to look."""
         verb = {"load": "reads", "store": "writes", "atomic": "updates"}[self.kind]
         where = "before the start" if self.first_element < 0 else "past the end"
+        advice = "Give this access a mask that switches those lanes off."
         if 0 <= self.first_element < self.size:
-            where = "between the rows"
+            where, advice = "between the rows", "They lie further apart than they are long: use the stride."
         lanes = "1 lane" if self.lanes == 1 else f"{self.lanes} lanes"
         return (
             f"program {format_program(self.program)} of {self.kernel} {verb} element {self.first_element} of "
             f"{self.tensor}, {where} of its {self.size} elements ({lanes}; line {self.line}). "
-            f"Give this access a mask that switches those lanes off."
+            f"{advice}"
         )
 
 

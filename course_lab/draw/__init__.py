@@ -13,11 +13,13 @@ from course_lab.draw.online_softmax import online_softmax
 from course_lab.draw.paged_cache import paged_cache
 from course_lab.draw.program_map import Piece, program_map
 from course_lab.draw.reduction import reduction
+from course_lab.draw.relative_turns import relative_turns
 from course_lab.draw.reuse import reuse_map
 from course_lab.draw.roofline import Point, roofline
 from course_lab.draw.rope_pairs import rope_pairs
 from course_lab.draw.svg import Picture
 from course_lab.draw.tile_walk import tile_walk
+from course_lab.draw.token_layouts import token_layouts
 
 __all__ = [
     "Frames",
@@ -33,8 +35,10 @@ __all__ = [
     "paged_cache",
     "program_map",
     "reduction",
+    "relative_turns",
     "reuse_map",
     "roofline",
     "rope_pairs",
     "tile_walk",
+    "token_layouts",
 ]
