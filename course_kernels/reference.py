@@ -91,9 +91,13 @@ def philox(seed: int, counter: Tensor) -> Tensor:
 def dropout_keeps(x: Tensor, p: float, seed: int) -> Tensor:
     """True where dropout keeps an element: word i % 4 of philox(i // 4) as a number in [0, 1) is not below p"""
     words = philox(seed, torch.arange(-(-x.numel() // 4), device=x.device)).flatten()[: x.numel()]
-    folded = torch.where(words >= 2**31, 2**32 - 1 - words, words)  # 31 bits: the upper half counts down, as in Triton
-    uniform = folded.float() * 4.6566127342e-10  # a little less than 2**-31, so that 1 is never reached
-    return (uniform >= torch.tensor(p, dtype=torch.float32, device=x.device)).view(x.shape)
+    return (_uniform(words) >= torch.tensor(p, dtype=torch.float32, device=x.device)).view(x.shape)
+
+
+def _uniform(words: Tensor) -> Tensor:
+    """32-bit words as float32 in [0, 1), as in Triton"""
+    folded = torch.where(words >= 2**31, 2**32 - 1 - words, words)  # 31 bits: the upper half counts down
+    return folded.float() * 4.6566127342e-10  # a little less than 2**-31, so that 1 is never reached
 
 
 def dropout_add(x: Tensor, residual: Tensor, p: float, seed: int, training: bool = True) -> Tensor:
@@ -166,6 +170,34 @@ def copy(x: Tensor) -> Tensor:
 def bias_residual_add(x: Tensor, residual: Tensor, bias: Tensor) -> Tensor:
     """x + bias + residual, bias along the last dimension, rounded once"""
     return (x.double() + bias.double() + residual.double()).to(x.dtype)
+
+
+def silu(x: Tensor) -> Tensor:
+    """x / (1 + exp(-x))"""
+    return activation(x, "silu")
+
+
+def silu_and_mul(x: Tensor) -> Tensor:
+    """silu(gate) * factor, for the two halves of the last dimension"""
+    return act_and_mul(x, "silu")
+
+
+def dropout_step(x: Tensor, residual: Tensor, dy: Tensor, p: float, seed: int) -> tuple[Tensor, Tensor]:
+    """(residual + dropped x, dropped dy): element i is kept where tl.rand(seed, i) >= p, and then divided by 1 - p"""
+    uniform = _uniform(philox(seed, torch.arange(x.numel(), device=x.device))[:, 0]).view(x.shape)
+    keeps = uniform >= torch.tensor(p, dtype=torch.float32, device=x.device)
+    dropped = [torch.where(keeps, values.double() / (1 - p), 0.0) for values in (x, dy)]
+    return (residual.double() + dropped[0]).to(x.dtype), dropped[1].to(x.dtype)
+
+
+def quant_fp8(x: Tensor) -> tuple[Tensor, Tensor]:
+    """(q, scale) with x close to q * scale, one scale for each row; float8_e4m3fn"""
+    return quant_fp8_per_token(x, torch.float8_e4m3fn)
+
+
+def silu_mul_quant(x: Tensor, group: int) -> tuple[Tensor, Tensor]:
+    """(q, scale) of silu_and_mul(x), not rounded in between; one scale for each group of a row; float8_e4m3fn"""
+    return act_mul_fp8_quant(x, "silu", group, torch.float8_e4m3fn)
 
 
 def rotate_pairs(x: Tensor, cos: Tensor, sin: Tensor, style: str) -> Tensor:

@@ -6,6 +6,8 @@ gives the same facts as text.
 
 from course_lab.draw.bars import bytes_bar
 from course_lab.draw.causal_map import causal_map
+from course_lab.draw.curves import curves
+from course_lab.draw.fp8_line import fp8_line
 from course_lab.draw.frames import Frames
 from course_lab.draw.lanes import cache_lines, lanes
 from course_lab.draw.matrix_unit import matrix_unit
@@ -29,6 +31,8 @@ __all__ = [
     "bytes_bar",
     "cache_lines",
     "causal_map",
+    "curves",
+    "fp8_line",
     "lanes",
     "matrix_unit",
     "online_softmax",

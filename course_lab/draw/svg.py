@@ -114,8 +114,9 @@ class Canvas:
         self.parts.append(f'<line {where} class="{kind}"{" " + extra if extra else ""}/>')
         self.grow(max(y1, y2) + 1)
 
-    def path(self, d: str, kind: str = "l", extra: str = "") -> None:
-        self.parts.append(f'<path d="{d}" class="{kind}"{" " + extra if extra else ""}/>')
+    def path(self, d: str, kind: str = "l", extra: str = "", title: str = "") -> None:
+        tip = f"<title>{escape(title)}</title>" if title else ""
+        self.parts.append(f'<path d="{d}" class="{kind}"{" " + extra if extra else ""}>{tip}</path>')
 
     def _rect(self, x: float, y: float, width: float, height: float, paint: str, title: str) -> None:
         where = f'x="{number(x)}" y="{number(y)}" width="{number(max(width, 0.5))}" height="{number(height)}"'

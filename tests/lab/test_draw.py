@@ -5,6 +5,7 @@ from __future__ import annotations
 from xml.etree import ElementTree
 
 import pytest
+import torch
 
 from course_lab import draw
 from course_lab.draw.program_map import _Axis, stack_rows
@@ -25,6 +26,8 @@ PICTURES = {
     "cache lines": lambda: draw.cache_lines(range(0, 128, 2)),
     "lanes": lambda: draw.lanes(1024),
     "reduction": lambda: draw.reduction(),
+    "curves": lambda: draw.curves({"silu": torch.nn.functional.silu, "relu": torch.relu}, -4, 2),
+    "fp8": lambda: draw.fp8_line(torch.float8_e4m3fn, torch.float8_e4m3fnuz),
 }
 
 
