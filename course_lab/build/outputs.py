@@ -32,7 +32,7 @@ def normalise(notebook: NotebookNode) -> None:
 
 
 def _normal(output: NotebookNode) -> NotebookNode | None:
-    """Return the output in its one form, None when it is only a progress bar or an interactive widget."""
+    """Return the output in its one form, None when it is only a progress bar or a widget without a static form."""
     if output.output_type == "stream":
         output.text = _as_a_terminal_shows(output.text)
         if output.name == "stderr":
@@ -42,7 +42,8 @@ def _normal(output: NotebookNode) -> NotebookNode | None:
     if output.output_type == "error":
         output.traceback = [f"{output.ename}: {output.evalue}"]  # the rest holds paths, and nothing compares it
         return output
-    return None if _WIDGET in output.data else output  # a stored widget shows nothing but an error
+    widget = output.data.pop(_WIDGET, None)  # stored, it would show nothing but an error
+    return output if widget is None or "text/html" in output.data else None
 
 
 def _as_a_terminal_shows(text: str) -> str:

@@ -100,7 +100,7 @@ def slider(count: int, page: Callable[[int], str], whole: Shown) -> Any:
 
     class Slider(ipywidgets.VBox):
         def _repr_mimebundle_(self, **options: Any) -> dict[str, Any]:
-            return {**super()._repr_mimebundle_(**options), "text/html": whole._repr_html_()}
+            return {**super()._repr_mimebundle_(**options), "text/html": whole._repr_html_(), "text/plain": str(whole)}
 
     layout = ipywidgets.Layout(width="40em")
     handle = ipywidgets.IntSlider(min=0, max=max(0, count - 1), description="step", layout=layout)

@@ -84,8 +84,7 @@ def roofline(points: Iterable[Point], gpu: str | hardware.Card | None = None, un
     heights = [_height(point, card) for point in points]
     plot = _Plot.of([*(p.intensity for p in points), *ridges], heights, max(peaks.values()))
     plot.axes(canvas)
-    for name, peak in peaks.items():
-        _flat_roof(canvas, plot, card, peak, name)
+    _flat_roofs(canvas, plot, card, peaks)
     _slope(canvas, plot, card.bandwidth, max(peaks.values()), "o")
     if card.copy:
         _slope(canvas, plot, card.copy, max(peaks.values()), "a", 'stroke-dasharray="5 4"')
@@ -153,11 +152,15 @@ class _Plot:
         canvas.text(_LEFT, _TOP - 5, "TFLOP/s", "sq")
 
 
-def _flat_roof(canvas: svg.Canvas, plot: _Plot, card: hardware.Card, peak: float, unit: str) -> None:
-    """From the ridge, where arithmetic takes over from memory, to the right."""
-    left, right, y = plot.x(peak / card.bandwidth), plot.x(plot.high[0]), plot.y(peak)
-    canvas.line(left, y, right, y, "o")
-    canvas.text(right - 4, y - 6, f"{peak / 1e12:g} TFLOP/s {unit}", "sqe")
+def _flat_roofs(canvas: svg.Canvas, plot: _Plot, card: hardware.Card, peaks: dict[str, float]) -> None:
+    """From each ridge, where arithmetic takes over from memory, to the right; units of one rate share a roof."""
+    right, lowest = plot.x(plot.high[0]), -math.inf
+    for peak in sorted(set(peaks.values()), reverse=True):
+        y = plot.y(peak)
+        canvas.line(plot.x(peak / card.bandwidth), y, right, y, "o")
+        lowest = y - 6 if y - 6 > lowest + svg.FONT else y + svg.FONT  # below the line where another's name is near
+        names = ", ".join(name for name, rate in peaks.items() if rate == peak)
+        canvas.text(right - 4, lowest, f"{peak / 1e12:g} TFLOP/s {names}", "sqe")
 
 
 def _slope(canvas: svg.Canvas, plot: _Plot, bandwidth: float, peak: float, kind: str, extra: str = "") -> None:

@@ -174,6 +174,14 @@ def test_progress_bars_and_widgets_are_not_stored():
     assert "execution" not in cell.metadata
 
 
+def test_of_a_slider_its_static_form_is_stored():
+    whole = {"text/plain": "step 0", "text/html": "<p>step 0</p>"}
+    data = {**whole, "application/vnd.jupyter.widget-view+json": {"model_id": "1"}}
+    cell = new_code_cell("walk.slider()", outputs=[new_output("execute_result", data)])
+    outputs.normalise(NotebookNode(cells=[cell]))
+    assert [output.data for output in cell.outputs] == [whole]
+
+
 def test_an_interrupted_write_leaves_the_old_file(tmp_path: Path, monkeypatch):
     path = tmp_path / "notebook.ipynb"
     files.write(path, "old")

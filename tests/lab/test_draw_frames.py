@@ -42,7 +42,7 @@ def test_the_slider_shows_the_frame_it_stands_at(three):
 
 def test_a_page_without_a_kernel_gets_the_whole_strip(three):
     bundle = three.slider()._repr_mimebundle_()
-    assert bundle["text/html"] == three._repr_html_()
+    assert bundle["text/html"] == three._repr_html_() and bundle["text/plain"] == str(three)
     assert "application/vnd.jupyter.widget-view+json" in bundle
 
 

@@ -33,6 +33,23 @@ def test_every_unit_in_use_has_a_roof_of_its_own():
     assert "limited by compute" in str(draw.roofline([replace(DOT, unit=None)], "MI300X", "bf16"))
 
 
+def roof_names(picture):
+    """The names of the flat roofs, each with the height of its text."""
+    texts = ElementTree.fromstring(picture.svg).iter(f"{SVG}text")
+    return [(t.text, float(t.get("y"))) for t in texts if " TFLOP/s " in t.text and "TB/s" not in t.text]
+
+
+def test_units_of_one_rate_share_a_roof():
+    picture = draw.roofline([ADD, replace(DOT, unit="fp32 matrix")], "MI300X")
+    assert [name for name, _ in roof_names(picture)] == ["163.4 TFLOP/s fp32, fp32 matrix"]
+
+
+def test_the_names_of_near_roofs_do_not_cover_each_other():
+    near = replace(hardware.card("MI300X"), fp32_matrix=1.05 * hardware.card("MI300X").fp32)
+    (_, upper), (_, lower) = roof_names(draw.roofline([ADD, replace(DOT, unit="fp32 matrix")], near))
+    assert lower - upper >= 12
+
+
 @pytest.mark.parametrize("gpu", hardware.CARDS)
 def test_every_listed_gpu_can_be_drawn(gpu):
     picture = draw.roofline([ADD, DOT], gpu)
