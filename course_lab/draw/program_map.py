@@ -153,12 +153,16 @@ class _Axis:
 
 def _draw_strip(canvas: svg.Canvas, shape: Sequence[int], pieces: list[Piece], programs: list[str]) -> float:
     whole = [(0, shape[0])] if shape[0] <= _SMALL else []
-    axis = _Axis.of([(p.start, p.stop) for p in pieces] + whole, 16, canvas.width - _RIGHT)
+    tail = _untouched_tail(shape[0], pieces)
+    axis = _Axis.of([(p.start, p.stop) for p in pieces] + whole + tail, 16, canvas.width - _RIGHT)
     tracks = _tracks(pieces)
     height, y = 34.0, _TOP + 8.0
     if whole:
         rows = min(max(tracks.values()) + 1, _MOST_TRACKS)
         canvas.outline(axis.at(0), y, axis.at(shape[0]) - axis.at(0), rows * (height + 4) - 4, "a")
+    for first, last in tail:
+        words = f"elements {first} to {last - 1}: no program"
+        canvas.outline(axis.at(first), y, axis.at(last) - axis.at(first), height, "a", words)
     hidden = {program for program, track in tracks.items() if track >= _MOST_TRACKS}
     for piece in pieces:
         if piece.program not in hidden:
@@ -174,6 +178,12 @@ def _draw_strip(canvas: svg.Canvas, shape: Sequence[int], pieces: list[Piece], p
         canvas.text(16, bottom + 30, f"and {_count(len(hidden), 'more program')} on the same elements", "q")
         bottom += 16
     return bottom + 18
+
+
+def _untouched_tail(n: int, pieces: list[Piece]) -> list[tuple[int, int]]:
+    """The end of a tensor that no program reaches, unless it is longer than all that comes before."""
+    last = max(piece.stop for piece in pieces)
+    return [(last, n)] if n > _SMALL and last < n <= 2 * last else []
 
 
 def _tracks(pieces: list[Piece]) -> dict[str, int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from course_lab.bench import Measurement
 
 _LEFT, _RIGHT, _TOP, _PLOT_HEIGHT = 62, 20, 44, 270
+_NUMBER = 14  # pixels that the number of a point takes above it
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,8 @@ def roofline(points: Iterable[Point], gpu: str | hardware.Card | None = None, un
     heights = [_height(point, card) for point in points]
     plot = _Plot.of([*(p.intensity for p in points), *ridges], heights, max(peaks.values()))
     plot.axes(canvas)
-    _flat_roofs(canvas, plot, card, peaks)
+    places = [(plot.x(point.intensity), plot.y(height)) for point, height in zip(points, heights)]
+    _flat_roofs(canvas, plot, card, peaks, places)
     _slope(canvas, plot, card.bandwidth, max(peaks.values()), "o")
     if card.copy:
         _slope(canvas, plot, card.copy, max(peaks.values()), "a", 'stroke-dasharray="5 4"')
@@ -92,7 +94,7 @@ def roofline(points: Iterable[Point], gpu: str | hardware.Card | None = None, un
         canvas.legend_line(_TOP + _PLOT_HEIGHT + 24, words)
     for i, (point, height) in enumerate(zip(points, heights)):
         _draw_point(canvas, plot, point, height, svg.colour(i))
-    _draw_numbers(canvas, [(plot.x(point.intensity), plot.y(height)) for point, height in zip(points, heights)])
+    _draw_numbers(canvas, places)
     _list_points(canvas, points, card)
     text = "\n".join([title, *(_words(point, card) for point in points)])
     return canvas.picture(title, text)
@@ -152,15 +154,24 @@ class _Plot:
         canvas.text(_LEFT, _TOP - 5, "TFLOP/s", "sq")
 
 
-def _flat_roofs(canvas: svg.Canvas, plot: _Plot, card: hardware.Card, peaks: dict[str, float]) -> None:
+def _flat_roofs(
+    canvas: svg.Canvas,
+    plot: _Plot,
+    card: hardware.Card,
+    peaks: dict[str, float],
+    points: Sequence[tuple[float, float]],
+) -> None:
     """From each ridge, where arithmetic takes over from memory, to the right; units of one rate share a roof."""
     right, lowest = plot.x(plot.high[0]), -math.inf
     for peak in sorted(set(peaks.values()), reverse=True):
         y = plot.y(peak)
         canvas.line(plot.x(peak / card.bandwidth), y, right, y, "o")
-        lowest = y - 6 if y - 6 > lowest + svg.FONT else y + svg.FONT  # below the line where another's name is near
-        names = ", ".join(name for name, rate in peaks.items() if rate == peak)
-        canvas.text(right - 4, lowest, f"{peak / 1e12:g} TFLOP/s {names}", "sqe")
+        name = f"{peak / 1e12:g} TFLOP/s {', '.join(unit for unit, rate in peaks.items() if rate == peak)}"
+        left = right - 20 - svg.text_width(name, 10)
+        crowded = any(at > left and abs(height - y) < 20 for at, height in points)
+        above = y - 6 - _NUMBER * crowded
+        lowest = above if above > lowest + svg.FONT else y + svg.FONT + _NUMBER * crowded
+        canvas.text(right - 4, lowest, name, "sqe")
 
 
 def _slope(canvas: svg.Canvas, plot: _Plot, bandwidth: float, peak: float, kind: str, extra: str = "") -> None:

@@ -80,6 +80,14 @@ def test_a_map_of_nothing_is_refused(shape, pieces, words):
         draw.program_map(shape, pieces, "x")
 
 
+def test_the_end_of_a_strip_that_nobody_touches_is_drawn():
+    short = [draw.Piece(str(i), 100 * i, 100 * i + 100) for i in range(4)]
+    assert "elements 400 to 449: no program" in draw.program_map((450,), short, "x").svg
+    assert "end: 450" in draw.program_map((450,), short, "x").svg
+    for n in (400, 380, 900):  # all touched, a block beyond the end, far too long to draw
+        assert "no program" not in draw.program_map((n,), short, "x").svg
+
+
 def test_bars_say_how_much_is_saved():
     assert str(PICTURES["bars"]()).splitlines() == [
         "bytes moved",

@@ -22,7 +22,11 @@ def dots(picture):
 
 
 def words(picture):
-    return [text.text for text in ElementTree.fromstring(picture.svg).iter(f"{SVG}text")]
+    return [text.text for text in _texts(picture)]
+
+
+def _texts(picture):
+    return list(ElementTree.fromstring(picture.svg).iter(f"{SVG}text"))
 
 
 def test_every_unit_in_use_has_a_roof_of_its_own():
@@ -35,8 +39,7 @@ def test_every_unit_in_use_has_a_roof_of_its_own():
 
 def roof_names(picture):
     """The names of the flat roofs, each with the height of its text."""
-    texts = ElementTree.fromstring(picture.svg).iter(f"{SVG}text")
-    return [(t.text, float(t.get("y"))) for t in texts if " TFLOP/s " in t.text and "TB/s" not in t.text]
+    return [(t.text, float(t.get("y"))) for t in _texts(picture) if " TFLOP/s " in t.text and "TB/s" not in t.text]
 
 
 def test_units_of_one_rate_share_a_roof():
@@ -48,6 +51,13 @@ def test_the_names_of_near_roofs_do_not_cover_each_other():
     near = replace(hardware.card("MI300X"), fp32_matrix=1.05 * hardware.card("MI300X").fp32)
     (_, upper), (_, lower) = roof_names(draw.roofline([ADD, replace(DOT, unit="fp32 matrix")], near))
     assert lower - upper >= 12
+
+
+def test_the_name_of_a_roof_leaves_room_for_a_point_on_it():
+    picture = draw.roofline([draw.Point("at the right", 700e8, 1e8)], "MI300X")
+    ((_, name),) = roof_names(picture)
+    _title, number = (float(text.get("y")) for text in _texts(picture) if text.get("class") == "b")
+    assert name < number - 8
 
 
 @pytest.mark.parametrize("gpu", hardware.CARDS)
