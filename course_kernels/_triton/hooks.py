@@ -173,7 +173,7 @@ def _tensors(name: str, value: Any) -> Iterator[tuple[str, torch.Tensor]]:
 class _State:
     policy: str = "raise"
     faults: list[Fault] = field(default_factory=list)
-    poison: bool = True
+    poison: bool | str = True
     observers: list[Observer] = field(default_factory=list)
     launch: Launch | None = None
     regions: list[_Region] = field(default_factory=list)
@@ -228,8 +228,11 @@ def guard(policy: str) -> Iterator[list[Fault]]:
 
 
 @contextlib.contextmanager
-def poison(on: bool) -> Iterator[None]:
-    """Switch the poisoning of masked lanes without `other=` on or off."""
+def poison(on: bool | str) -> Iterator[None]:
+    """Switch the poisoning of masked lanes without `other=` on or off.
+
+    "infinities" takes these, both signs in turn, instead of NaN: a maximum and a minimum pass over NaN, as on hardware.
+    """
     install()
     before, _state.poison = _state.poison, on
     try:
@@ -281,6 +284,12 @@ def _poison_value(dtype: tl.dtype, np_dtype: np.dtype):
     if dtype.is_floating():
         return np_dtype.type(np.nan)
     return np_dtype.type(True) if np_dtype == np.bool_ else np.iinfo(np_dtype).max
+
+
+def _infinities(count: int, dtype: tl.dtype, np_dtype: np.dtype) -> np.ndarray:
+    """Infinity and its negative in turn, as bits for bfloat16."""
+    values = np.where(np.arange(count) % 2, -np.inf, np.inf).astype(np.float32)
+    return values.view(np.uint32) >> 16 if dtype == tl.bfloat16 else values.astype(np_dtype)
 
 
 def _check(kind: str, pointers: TensorHandle, mask: np.ndarray) -> tuple[np.ndarray, _Region | None, np.ndarray]:
@@ -341,11 +350,15 @@ def _hooked_load(stock):
         allowed, region, elements = _check("load", ptrs, wanted)
         result = stock(self, ptrs, TensorHandle(allowed, tl.int1), other, *args, **kwargs)
         bad = wanted & ~allowed
-        if other is None and _state.poison:
+        if other is None and _state.poison is not False:
             bad = ~allowed
         if bad.any():
             data = np.array(result.data)
-            data[bad] = _poison_value(result.dtype.scalar, data.dtype)
+            dtype = result.dtype.scalar
+            if _state.poison == "infinities" and dtype.is_floating() and data.itemsize > 1:
+                data[bad] = _infinities(int(bad.sum()), dtype, data.dtype)
+            else:
+                data[bad] = _poison_value(dtype, data.dtype)
             result = TensorHandle(data, result.dtype)
         _notify("load", allowed, region, elements, result.data, other is not None)
         return result

@@ -64,7 +64,7 @@ _KINDS: tuple[tuple[str, str], ...] = (
     ("branch", r"s_(cbranch|branch|endpgm|setpc|swappc|call)"),
     (
         "transcendental",
-        r"v_(pk_)?(exp|log|rcp|rsq|sqrt|sin|cos|tanh|div_\w+|s_\w+)_(legacy_)?(bf16|f16|f32|f64|iflag_f32)",
+        r"v_(pk_)?(exp|log|rcp|rsq|sqrt|sin|cos|tanh|s_\w+)_(legacy_)?(bf16|f16|f32|f64|iflag_f32)",
     ),
     ("register copy", r"v_(mov|accvgpr_read|accvgpr_write|accvgpr_mov|swap|dual_mov)_"),
     ("vector", r"v_"),

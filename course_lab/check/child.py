@@ -27,8 +27,8 @@ def run_cases(payload: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Execute an answer, then call its entry on each case; one value for the definition, one for each case.
 
     payload: number, code, entry (strings), cases (a list of argument tuples), inplace (positions of arguments to hand
-    back), device ("cpu" or "cuda"), poison: False leaves masked lanes 0, as the stock interpreter does, and simulate:
-    the AMD architecture to simulate instead of interpreting.
+    back), device ("cpu" or "cuda"), poison (see `hooks.poison`; False leaves masked lanes 0, as the stock interpreter
+    does), and simulate: the AMD architecture to simulate instead of interpreting.
     """
     dual_mode.enable()
     torch.set_num_threads(1)

@@ -111,7 +111,7 @@ def _grade_attempt(exercise: Exercise, code: str, mistakes: _Mistakes, progress_
     if stopped is not None:
         return stopped
     facts = Facts(exercise, tree, runs, lambda run: _probe(exercise, code, run))
-    found = diagnose(facts) if facts.failing else None
+    found = diagnose(facts) if facts.failing else _passed_over(exercise, code, runs)
     if found and found.code in alike.VAGUE and facts.wrong:
         found = alike.recognise(exercise, _payload(exercise, code, runs), facts.wrong, mistakes()) or found
     runs += _run_on_gpu(exercise, code, runs)
@@ -235,6 +235,24 @@ def _probe(exercise: Exercise, code: str, run: CaseRun) -> tuple[CaseRun, CaseRu
         _fill([again], sandbox.run(_RUN_CASES, payload, time_limit=exercise.time_limit, memory_limit=_MEMORY))
         both.append(again)
     return both[0], both[1]
+
+
+def _passed_over(exercise: Exercise, code: str, runs: list[CaseRun]) -> Diagnosis | None:
+    """A maximum passes over NaN: where masked lanes were left without a value, a case again with infinities in them.
+
+    If that is wrong, it takes the place of the run that was right.
+    """
+    lines = {i: launch["unfilled"] for i, run in enumerate(runs) for launch in run.own_launches if launch["unfilled"]}
+    if not lines:
+        return None
+    smallest = min(lines, key=lambda i: sum(a.numel() for a in runs[i].args if isinstance(a, torch.Tensor)))
+    again = replace(runs[smallest], seen=None)
+    payload = _payload(exercise, code, [again], poison="infinities")
+    _fill([again], sandbox.run(_RUN_CASES, payload, time_limit=exercise.time_limit, memory_limit=_MEMORY))
+    if not again.values_wrong:
+        return None
+    runs[smallest] = again
+    return diagnosis("missing-other", line=lines[smallest][0])
 
 
 # ---- the other engines ---------------------------------------------------------------------------------------------

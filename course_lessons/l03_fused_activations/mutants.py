@@ -95,6 +95,7 @@ MUTANTS = {
             (("tl.store(scale_ptr + row, scale)", "tl.store(scale_ptr + row, 1.0 / scale)"),),
             "scale-inverted",
         ),
+        Mutant("load without other=", (("mask=mask, other=0.0", "mask=mask"),), "missing-other"),
         Mutant("maximum of the other flavour", (("FP8_MAX=448.0", "FP8_MAX=240.0"),), "wrong-fp8-maximum"),
         Mutant("store without a mask", ((_STORE_MASK, ".element_ty))"),), "missing-store-mask"),
         Mutant("a scale for row 0 only", (("scale_ptr + row", "scale_ptr"),), "overlapping-programs"),
@@ -150,6 +151,7 @@ MUTANTS = {
         Mutant("scale upside down", (("+ group, scale)", "+ group, 1.0 / scale)"),), "scale-inverted"),
         Mutant("product not divided", (("tl.clamp(y / scale", "tl.clamp(y"),), "not-scaled"),
         Mutant("one scale a row", (("row * tl.num_programs(0) + group", "row"),), "overlapping-programs"),
+        Mutant("idle lanes without a value", ((", other=0.0", ""),), "missing-other"),
         Mutant("mask of the group only", (("cols < d", "cols < (group + 1) * GROUP"),), "missing-store-mask"),
         Mutant(
             "only whole groups",

@@ -208,3 +208,12 @@ def test_state_is_clean_after_a_failing_launch():
         copy_kernel[(1,)](x, y, 16, BLOCK=16, MASK_LOAD=True, MASK_STORE=True)
     copy_kernel[(1,)](x, y, 10, BLOCK=16, MASK_LOAD=True, MASK_STORE=True)
     assert torch.equal(x, y)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16], ids=str)
+def test_infinities_take_the_place_of_nan_when_asked_for(dtype):
+    x, y = torch.ones(128, dtype=dtype), torch.zeros(128, dtype=dtype)
+    with hooks.poison("infinities"):
+        copy_kernel[(1,)](x, y, 100, BLOCK=128, MASK_LOAD=True, MASK_STORE=False)
+    assert y[:100].tolist() == [1] * 100
+    assert y[100:].tolist() == [float("inf"), -float("inf")] * 14

@@ -85,6 +85,33 @@ def normalise(x):
     return y
 """
 
+LARGEST = Exercise(
+    number="91.6",
+    title="The largest magnitude of each row",
+    stars=1,
+    minutes=5,
+    entry="largest",
+    reference=lambda x: x.abs().amax(-1),
+    cases=(Case("power of two", matrix(4, 64), 0.0, 0.0), Case("odd width", matrix(5, 100), 0.0, 0.0)),
+    hints=HINTS,
+)
+
+LARGEST_SOLUTION = """\
+@triton.jit
+def largest_kernel(x_ptr, y_ptr, N, BLOCK: tl.constexpr):
+    row = tl.program_id(0)
+    cols = tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + row * N + cols, mask=cols < N, other=0.0)
+    tl.store(y_ptr + row, tl.max(tl.abs(x), axis=0))
+
+
+def largest(x):
+    M, N = x.shape
+    y = torch.empty(M, dtype=x.dtype)
+    largest_kernel[(M,)](x, y, N, BLOCK=triton.next_power_of_2(N))
+    return y
+"""
+
 COPY = Exercise(
     number="91.3",
     title="Copy a matrix",
@@ -149,6 +176,7 @@ def double_(x):
 SOLUTIONS = {
     DOUBLE: DOUBLE_SOLUTION,
     ROW_SUM: ROW_SUM_SOLUTION,
+    LARGEST: LARGEST_SOLUTION,
     COPY: COPY_SOLUTION,
     IN_PLACE: IN_PLACE_SOLUTION,
 }

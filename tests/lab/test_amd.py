@@ -370,6 +370,8 @@ def test_a_notebooks_kernel_is_interpreted_and_compiled_under_the_users_triton_i
         ("s_load_dwordx8", "scalar load", 256),
         ("buffer_gl0_inv", "cache", 0),
         ("v_exp_f32", "transcendental", 0),
+        ("v_rcp_f32", "transcendental", 0),
+        ("v_div_fmas_f32", "vector", 0),  # the rate of a plain multiplication and addition
         ("v_wmma_f32_16x16x16_bf16", "matrix", 0),
         ("v_add_f32_dpp", "cross-lane", 0),
         ("s_waitcnt", "wait", 0),

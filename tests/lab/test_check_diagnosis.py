@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from small_exercises import COPY, COPY_SOLUTION, DOUBLE, ROW_SUM, SOLUTIONS
+from small_exercises import COPY, COPY_SOLUTION, DOUBLE, LARGEST, ROW_SUM, SOLUTIONS
 
 from course_lab.check import grade
 from course_lab.check.sentences import SENTENCES, plain_exception
@@ -38,6 +38,8 @@ MISTAKES = [  # exercise, edits of its solution, the code to be reported, words 
     (DOUBLE, [("x, y, x.numel()", "x, y, 1024")], "hard-coded-size", "1024 is written in line 11"),
     (DOUBLE, [("    return y", "    y += __import__('os').getpid()\n    return y")], "nondeterministic", "two"),
     (ROW_SUM, [(", other=0.0", "")], "missing-other", "Line 6"),
+    (LARGEST, [(", other=0.0", "")], "missing-other", "Line 5"),
+    (LARGEST, [(", other=0.0", ""), ("tl.max(tl.abs(x)", "-tl.min(-tl.abs(x)")], "missing-other", "Line 5"),
     (ROW_SUM, [("mask=mask, other=0.0", "")], "missing-load-mask", "x_ptr, in line 6"),
     (ROW_SUM, [("row * stride_xm", "row * N")], "between-rows", "Line 6"),
     (ROW_SUM, [("total = tl.sum(x * x, axis=0)", "total = tl.sum(x * x, axis=0) + 1.0")], "row-factor", "Each row"),
