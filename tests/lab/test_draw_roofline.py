@@ -54,7 +54,7 @@ def test_the_names_of_near_roofs_do_not_cover_each_other():
 
 
 def test_the_name_of_a_roof_leaves_room_for_a_point_on_it():
-    picture = draw.roofline([draw.Point("at the right", 700e8, 1e8)], "MI300X")
+    picture = draw.roofline([draw.Point("at the right", 480e8, 1e8)], "MI300X")
     ((_, name),) = roof_names(picture)
     _title, number = (float(text.get("y")) for text in _texts(picture) if text.get("class") == "b")
     assert name < number - 8
