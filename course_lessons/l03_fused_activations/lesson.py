@@ -69,8 +69,9 @@ for op in ops.operations:
 print(f"necessary: 3 trips, made: {ops.bytes // y.nbytes}")
 
 # %% [markdown]
-# Two kernels, five trips: `silu` writes its result only for `mul` to read it back. In bfloat16 a model that wants its
-# arithmetic in float32 pays for the conversions as well:
+# Two kernels, five trips: `silu` writes its result only for `mul` to read it back. In
+# [bfloat16](01_vector_add.ipynb#Glossary) a model that wants its arithmetic in float32 pays for the conversions as
+# well:
 
 # %% tags=["nbval-ignore-output"]
 x16 = x.bfloat16()
@@ -81,8 +82,8 @@ assert ops16.kernels == 4 and 10 < ops16.bytes / y16.nbytes < 20
 print(f"{ops16.kernels} kernels, {ops16.bytes / y16.nbytes:.0f} trips where 3 are necessary")
 
 # %% [markdown]
-# How much is that, beside the norms of lesson 02? Their 60 fused additions make 4 trips of 576 numbers each; the 30
-# activations 3 trips of 1536.
+# How much does that matter, beside the norms of lesson 02? For each token, the 60 norms with their additions make 4
+# trips of 576 numbers each, when they are [fused](02_rmsnorm.ipynb#Glossary). The 30 activations make 3 trips of 1536:
 
 # %%
 norms = calls["add_rms_norm"] * 4 * 576
@@ -90,15 +91,16 @@ activations = calls["silu_and_mul"] * 3 * d
 print(f"numbers moved for each token: {norms:,} by the norms, {activations:,} by the activations")
 
 # %% [markdown]
-# To the last number the same. So what you saved on the norms can be had here once more, and the kernel is easier.
+# The same, to the last number. So there is as much to gain here as there was in lesson 02, and the kernel is easier.
 #
 # ## The idea on paper
 #
 # $$ \mathrm{silu}(x) = \frac{x}{1 + e^{-x}} \qquad\qquad
 #    \mathrm{gelu}(x) = \frac{x}{2} \left(1 + \mathrm{erf}\frac{x}{\sqrt 2}\right) $$
 #
-# Both are a soft version of ReLU, $\max(x, 0)$. Far to the right they are $x$ itself, far to the left they are 0, and
-# in between the curve dips a little below zero:
+# (erf is the *error function*: it measures the area under a bell curve, and runs from −1 to 1.) Both are soft versions
+# of ReLU, $\max(x, 0)$. Far to the right they are $x$ itself, far to the left they are 0, and in between the curve dips
+# a little below zero:
 
 # %%
 curves = {"relu": torch.relu, "gelu": F.gelu, "silu": F.silu}
@@ -242,9 +244,9 @@ for layer in (0, 1, 2, 9):
     assert lost == int((gate > 10.07).sum()) and (layer == 0 or lost)
 
 # %% [markdown]
-# **Look.** One NaN among 56 832 numbers, from a gate above 10. (SmolLM2 uses SiLU; another model with GELU has gates of
-# the same size.) One is enough: the next matrix product spreads it over the whole token, and attention over all tokens
-# after it. The test could not see it, because among 200 000 normally distributed numbers none is above 5.
+# **Look.** One NaN among 56 832 numbers, from a gate above 10. (SmolLM2 uses SiLU, but nothing keeps the gates of a
+# model with GELU smaller.) One is enough: the next matrix product spreads it over the whole token, and attention over
+# all tokens after it. The test could not see it, because among its 200 000 numbers none is above 5.
 #
 # At $x = 10.1$ the cube makes $2u$ larger than 88.7. This has happened to people who know their trade: AMD's own
 # `fast_tanhf` in Triton had this formula until October 2025
@@ -304,9 +306,9 @@ print("same as PyTorch, up to float32 rounding")
 launch.picture("x_ptr")
 
 # %% [markdown]
-# **Look.** 1536 is three blocks of 512, so no lane is idle. Every program appears twice in its row: once in the gate,
-# once in `up`. Note the mask: it compares with `d`, the width of *one half*. A lane past the end of the gate would find
-# the beginning of `up`, which is a legal address with wrong numbers.
+# **Look.** 1536 is three blocks of 512, so no [lane](01_vector_add.ipynb#Glossary) is idle. Every program appears twice
+# in its row: once in the gate, once in `up`. Note the mask: it compares with `d`, the width of *one half*. A lane past
+# the end of the gate would find the beginning of `up`, which is a legal address with wrong numbers.
 #
 # **Predict** the ledger for the whole prompt, in trips, and in percent of the least possible.
 
@@ -351,8 +353,8 @@ for name, result in (("rounded twice", twice), ("rounded once", once)):
 # An `if` on it is decided by the compiler, which throws the other branches away. Call it a
 # [**constexpr switch**](#Glossary).
 #
-# `activate` below is a device function: a `@triton.jit` function that kernels call. The compiler copies it into each of
-# them.
+# `activate` below is a [**device function**](#Glossary): a `@triton.jit` function that is called by kernels instead of
+# being launched. The compiler copies it into each of them.
 
 
 # %%
@@ -481,14 +483,14 @@ for rows, width in ((2, 1536), (2, 2048), (2, 1500)):
 # ## Rung 5: dropout, without storing the mask
 #
 # Training adds one more element-wise operation in this place: [**dropout**](#Glossary) (Srivastava and others, 2014).
-# Before a result is added to the residual stream, each of its elements is set to zero with probability $p$, and what
-# remains is divided by $1 - p$. The backward pass must drop *the same* elements.
+# Before a result is added to the [residual stream](01_vector_add.ipynb#Glossary), each of its elements is set to zero
+# with probability $p$, and what remains is divided by $1 - p$. The backward pass must drop *the same* elements.
 #
-# PyTorch keeps a mask for that, one byte for each element. But where do the random numbers come from? `tl.rand(seed,
-# offset)` is no machine that runs on and on. It is a *function*: it scrambles the seed and the offset, and out comes a
-# number between 0 and 1. Same seed, same offset, same number, on every machine and in any order. The recipe is called
-# **Philox** (Salmon and others, *Parallel random numbers: as easy as 1, 2, 3*, 2011), and the number that selects the
-# sequence is the [**seed**](#Glossary).
+# PyTorch's own kernel keeps a mask for that, one byte for each element. But where do the random numbers come from?
+# `tl.rand(seed, offset)` is no machine that runs on and on. It is a *function*: it scrambles the seed and the offset,
+# and out comes a number between 0 and 1. Same seed, same offset, same number, on every machine and in any order. The
+# recipe is called [**Philox**](#Glossary) (Salmon and others, *Parallel random numbers: as easy as 1, 2, 3*, 2011), and
+# the number that selects the sequence is the [**seed**](#Glossary).
 #
 # So the mask need not be stored. It can be drawn again:
 
@@ -540,7 +542,7 @@ print(f"fused forwards:   {forwards:.0f}, backwards {backwards:.0f}, and nothing
 # same until an `x` is infinite; then the dropped element is `inf * 0`, NaN.
 #
 # The second is the counter. Suppose that each program takes one row and somebody passes the *column* to `tl.rand`, or
-# the place in the block:
+# the place in the block. (`#` is kept, a gap is dropped.)
 
 
 # %%
@@ -561,9 +563,9 @@ for whole in (True, False):
 
 # %% [markdown]
 # The lower pattern has the right share of zeros, so a test of the average passes. But all tokens lose the same columns,
-# which is no dropout. The same happens when all thirty layers get the same seed: take a new one for each call.
+# which is no dropout. Much the same happens when all thirty layers get the same seed: take a new one for each call.
 #
-# Is a function that scrambles numbers ten rounds long not expensive? Let the simulator count vector instructions:
+# Philox scrambles its numbers in ten rounds. Is that not expensive? Let the simulator count vector instructions:
 
 # %% tags=["nbval-ignore-output"]
 from course_kernels.dropout import dropout_add_kernel as course_dropout
@@ -588,8 +590,8 @@ assert per_lane["tl.rand"] > 2 * per_lane["tl.rand4x"]
 # ## Rung 6: 8 bits
 #
 # The next matrix product can be done in 8-bit floating point, **fp8**: with half the bytes of bfloat16, and by AMD's
-# data sheet at twice its rate. One bit is the sign, four are the exponent, three the digits after the first: *e4m3*.
-# That makes 256 bytes with a meaning each. Which one, depends on the GPU. Here are the numbers from 0 up:
+# data sheet at twice its rate. One bit is the sign, four are the exponent, three the binary digits after the first:
+# *e4m3*. That makes 256 bytes with a meaning each. Which one, depends on the GPU. Here are the numbers from 0 up:
 
 # %%
 draw.fp8_line(torch.float8_e4m3fn, torch.float8_e4m3fnuz)
@@ -702,8 +704,8 @@ for name, part in off.items():
 assert off["the row"] > 5 * off["each 128"]
 
 # %% [markdown]
-# A sixteenth is what rounding costs at most, as long as there are three digits. One number of 2371 takes the range for
-# itself, and what is small falls among the lowest fp8 numbers, where the digits run out. With a scale for each
+# A sixteenth is what rounding costs at most, as long as all three digits are there. One number of 2371 takes the range
+# for itself, and what is small falls among the lowest fp8 numbers, where the digits run out. With a scale for each
 # **group** of 128 neighbours the damage stays in one group of twelve. It costs one float32 for 128 bytes.
 #
 # And a group is as long as a block, so a program needs no whole row. Then the quantisation fits into the kernel of rung
@@ -774,7 +776,8 @@ for rows, width in ((4, 1536), (9, 1536), (4, 1536), (4, 2048)):
 # belong to the key.) Three rules make autotuning worth its time:
 #
 # - **A short list.** Every configuration is compiled and run dozens of times, in the first launch of somebody's
-#   program. Throw out beforehand what a report already rules out.
+#   program. Throw out beforehand what a report already rules out. That holds the more since a configuration for AMD may
+#   also name options of its compiler, such as `waves_per_eu`, and the lists multiply.
 # - **A short key.** Put the number of tokens in, and every prompt of another length starts a new measurement.
 # - **Only if it matters.** For kernels limited by memory a rule is often as good. The course wrote its rules down in
 #   [`course_kernels/launch.py`](../course_kernels/launch.py).
@@ -815,7 +818,8 @@ for attempt in ("first call: ", "second call:"):
     print(attempt, [f"{v:.2f}" for v in y.tolist()])
 
 # %% [markdown]
-# The first call is wrong, every further call is right. So a test fails once, is started again, and is green.
+# The first call is wrong, every further call is right. A test that warms up first never sees it, nor do you when you
+# run a cell twice. Only the first request of every new process gets a wrong answer.
 #
 # **Before you read on: why?** Here is a hint. How often is the kernel run in the first call? And what does it find in
 # memory each time?
@@ -829,9 +833,9 @@ print("silu, seven times:", [f"{v:.2f}" for v in y.tolist()])
 # %% [markdown]
 # The measurements are *real runs on your data*. A kernel that reads what it wrote before must not be run twice. That
 # holds for everything in place, and for every kernel that adds to what it finds. Triton's tracker has had it since 2022
-# ([#781](https://github.com/triton-lang/triton/issues/781), [#6547](https://github.com/triton-lang/triton/issues/6547)),
-# and the Triton version of an optimiser was published with it
-# ([lion-pytorch#36](https://github.com/lucidrains/lion-pytorch/pull/36)).
+# ([#781](https://github.com/triton-lang/triton/issues/781),
+# [#6547](https://github.com/triton-lang/triton/issues/6547)), and the Triton version of an optimiser was published with
+# it ([lion-pytorch#36](https://github.com/lucidrains/lion-pytorch/pull/36)).
 #
 # The cure is one argument: name the tensors that must be put back after each measured run.
 
@@ -905,8 +909,8 @@ table
 # **Look.** For large tensors the fused kernel takes as long as a copy of the same bytes, and eager PyTorch nine times
 # as long. So on this machine, with its own arithmetic, the exponential hides completely behind the memory. (64 rows
 # stay in the cache, and what you see there is mostly the launch.) Note also `torch.compile`. It writes a Triton kernel
-# like yours, and a plain chain of element-wise operations you may leave to it. What it cannot know is what you know:
-# that a mask may be drawn again, or that a group is as long as a block.
+# like yours, and a plain chain of element-wise operations you may leave to it. You write kernels for what it does not
+# find.
 #
 # If you have a GPU, measure yours:
 
@@ -971,7 +975,7 @@ print(prompt + wrong.text)
 # | a block that depends on the arguments | `@triton.heuristics({"BLOCK": lambda args: ...})` |
 # | element $i$ is kept with probability $1 - p$ | `tl.rand(seed, i) >= p`, the same line backwards |
 # | dropped or scaled up | `tl.where(keep, x / (1 - p), 0.0)` |
-# | $s = \max|x| / M$ | `tl.maximum(tl.max(tl.abs(x), axis=0), 1e-10) / FP8_MAX` |
+# | $s = \max \lvert x \rvert / M$ | `tl.maximum(tl.max(tl.abs(x), axis=0), 1e-10) / FP8_MAX` |
 # | $q = \mathrm{round}(x / s)$ | `tl.clamp(x / scale, -FP8_MAX, FP8_MAX).to(q_ptr.dtype.element_ty)` |
 # | the fastest of several launches | `@triton.autotune(configs, key=[...], restore_value=[...])` |
 #
@@ -981,6 +985,7 @@ print(prompt + wrong.text)
 # - **SwiGLU**: a gated activation with SiLU; with GELU it is called GeGLU
 # - **transcendental instruction**: exponential, logarithm, reciprocal, root or sine in hardware; slower than others
 # - **constexpr switch**: an `if` on a value that is known while compiling; only one branch remains
+# - **device function**: a `@triton.jit` function that kernels call
 # - **heuristics**: constexprs that are computed from the other arguments at each launch
 # - **dropout**: setting random elements to zero during training, and scaling up the rest
 # - **Philox**, **seed**: a function from seed and counter to random numbers; the number that selects their sequence
