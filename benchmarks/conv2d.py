@@ -17,7 +17,7 @@ SHAPES = [  # images, channels, height and width, filters, taps, stride
 
 def fastest_of_cudnn(x, weight, stride, padding):
     """PyTorch's, having tried all of its algorithms (MIOpen's, on AMD)."""
-    with torch.backends.cudnn.flags(benchmark=True):
+    with torch.backends.cudnn.flags(enabled=True, benchmark=True):
         return F.conv2d(x, weight, stride=stride, padding=padding)
 
 

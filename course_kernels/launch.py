@@ -20,6 +20,7 @@ VECTOR_BYTES = 16  # the widest load of one thread: global_load_dwordx4, buffer_
 MAX_THREADS = 1024  # of a workgroup
 ELEMENTS_PER_THREAD = 32  # of a tile held in registers; leaves room for the four other tiles of a backward pass
 TILE = 2048  # elements of a program that packs several short rows
+SMALLEST_TILE = 256  # elements of a program where there is too little work for all compute units
 MAX_ROW = 8192  # a longer row is walked block by block: held whole, it would spill or run alone on its compute unit
 PROGRAMS = 1024  # short rows are packed only while the grid keeps at least so many programs
 MAX_ROUNDS = 64  # of a maximum over a row, one for each of the k largest: for a larger k the row is sorted
@@ -84,6 +85,16 @@ def few_rows(x: torch.Tensor) -> bool:
     return x.shape[0] <= gpu_of(x).compute_units
 
 
+def holds_row(x: torch.Tensor) -> bool:
+    """Whether a kernel that reduces each row twice holds it whole: on NVIDIA not if a third of the lanes would idle."""
+    walks = _leaves_lanes_idle(x.shape[1]) and gpu_of(x).arch.startswith("sm_") and not few_rows(x)
+    return x.shape[1] <= MAX_ROW and not walks
+
+
+def _leaves_lanes_idle(cols: int) -> bool:
+    return MAX_ROW // 2 < cols < _next_power_of_2(cols) * 2 // 3
+
+
 def longest_held(x: torch.Tensor) -> int:
     """The longest row that a forward kernel without weights holds whole; NVIDIA's programs share more registers."""
     return 4 * MAX_ROW if gpu_of(x).arch.startswith("sm_") else MAX_ROW
@@ -103,12 +114,14 @@ def tiles(y: torch.Tensor) -> tuple[tuple[int], dict[str, int]]:
 
     The programs are numbered row by row of tiles: one axis, because the others end at 65535 on NVIDIA.
     """
-    rows, cols = y.shape
-    widths = [1 << i for i in range(6, TILE.bit_length())]  # 64 neighbours or more: whole cache lines
+    (rows, cols), gpu, tile, elements = y.shape, gpu_of(y), TILE, VECTOR_BYTES // 2
+    while gpu.arch.startswith("sm_") and tile > SMALLEST_TILE and rows * cols < 2 * tile * gpu.compute_units:
+        tile, elements = tile // 2, 4  # what counts is how soon a program is done, not how wide its loads are
+    widths = [1 << i for i in range(6, tile.bit_length())]  # 64 neighbours or more: whole cache lines
     block_n = min(widths, key=lambda width: (_cdiv(cols, width) * width, -width))  # the fewest idle lanes
     block_n = min(block_n, _next_power_of_2(cols))
-    block_m = min(TILE // block_n, _next_power_of_2(rows))
-    num_warps = _warps(block_m * block_n * 2 // VECTOR_BYTES, gpu_of(y))
+    block_m = min(tile // block_n, _next_power_of_2(rows))
+    num_warps = _warps(max(block_m * block_n // elements, min(block_m * block_n // 2, 128)), gpu)
     grid = (_cdiv(rows, block_m) * _cdiv(cols, block_n),)
     return grid, {"BLOCK_M": block_m, "BLOCK_N": block_n, "num_warps": num_warps}
 
@@ -119,8 +132,10 @@ def whole_rows(x: torch.Tensor, tile: int = TILE) -> tuple[tuple[int], dict[str,
     block_n = _next_power_of_2(cols)
     block_m = _rows_together(rows, block_n, tile)
     vectors = block_n * x.itemsize // VECTOR_BYTES  # with more threads than that, each would load less than a vector
-    elements = ELEMENTS_PER_THREAD // 2 if few_rows(x) else ELEMENTS_PER_THREAD
-    threads = min(block_m * block_n // elements, vectors)
+    threads = block_m * block_n // ELEMENTS_PER_THREAD
+    if few_rows(x):
+        threads = max(2 * threads, 128)
+    threads = min(threads, vectors)
     meta = {"BLOCK_M": block_m, "BLOCK_N": block_n, "num_warps": _warps(threads, gpu_of(x))}
     return (_cdiv(rows, block_m),), meta
 
@@ -214,6 +229,8 @@ def long_rows(x: torch.Tensor, streams: int = 1, vectors: int = 1) -> tuple[tupl
     row = _next_power_of_2(x.shape[1])
     largest = 4 * TILE * streams if gpu.wave == 32 else 4 * TILE  # 16 waves of 64 have 128 registers a thread
     block_n = min(max(row // 4, min(2 * TILE * streams, row // 2)), largest)
+    if x.shape[1] <= MAX_ROW and _leaves_lanes_idle(x.shape[1]):
+        block_n = TILE // 2
     return (x.shape[0],), {"BLOCK_N": block_n, "num_warps": _warps(block_n // (8 * vectors), gpu)}
 
 
@@ -433,6 +450,8 @@ def _attention_backward_tile(dtype: torch.dtype, block_d: int, gpu: Gpu) -> tupl
         return 16, 16, min(block_d, 64), 256
     if gpu.arch.startswith("gfx11"):
         return 64, 16, min(block_d, 64), 256
+    if gpu.arch == "sm_90" and block_d <= 128:  # one group of 128 threads, which issues whole products
+        return 64, 64 if block_d == 128 else 32, block_d, 128
     if block_d <= 64:
         return 64, 32, block_d, 256
     if gpu.arch.startswith("gfx9"):

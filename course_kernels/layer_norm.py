@@ -249,7 +249,7 @@ def layer_norm_forward(
     strides = x.stride(0), 0 if residual is None else residual.stride(0)
     streams = 1 if residual is None else 2
     with torch.cuda.device_of(x):
-        if cols <= launch.MAX_ROW:
+        if launch.holds_row(x):
             grid, meta = launch.whole_rows(x)
             layer_norm_kernel[grid](*tensors, *strides, rows, cols, eps, **meta)
         else:

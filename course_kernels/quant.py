@@ -111,9 +111,9 @@ def quant_fp8_long_kernel(
     q_ptr += row * cols
 
     magnitude = tl.zeros((BLOCK_N,), tl.int32)
-    for start in range(0, cols, BLOCK_N):
+    for start in range(0, cols, BLOCK_N):  # "evict_last": stay cached for the second walk
         offs_n = start + tl.arange(0, BLOCK_N)
-        x = tl.load(x_ptr + offs_n, mask=offs_n < cols, other=0.0).to(tl.float32)
+        x = tl.load(x_ptr + offs_n, mask=offs_n < cols, other=0.0, eviction_policy="evict_last").to(tl.float32)
         magnitude = tl.maximum(magnitude, _magnitude(x))
     scale, inverse = _scales(tl.max(magnitude, axis=0), FP8_MAX)
     tl.store(scale_ptr + row, scale)
@@ -121,7 +121,7 @@ def quant_fp8_long_kernel(
     for start in range(0, cols, BLOCK_N):
         offs_n = start + tl.arange(0, BLOCK_N)
         mask = offs_n < cols
-        x = tl.load(x_ptr + offs_n, mask=mask, other=0.0).to(tl.float32)
+        x = tl.load(x_ptr + offs_n, mask=mask, other=0.0, eviction_policy="evict_first").to(tl.float32)
         _store_fp8(q_ptr + offs_n, x * inverse, mask, FP8_MAX)
 
 

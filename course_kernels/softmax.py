@@ -22,9 +22,9 @@ from .backend import uses_triton
 
 
 @triton.jit
-def _load_row(x_ptr, offs, mask):
+def _load_row(x_ptr, offs, mask, EVICT: tl.constexpr):
     """Elements of a row in float32; masked lanes hold -inf, the identity of max."""
-    return tl.load(x_ptr + offs, mask=mask, other=-float("inf")).to(tl.float32)
+    return tl.load(x_ptr + offs, mask=mask, other=-float("inf"), eviction_policy=EVICT).to(tl.float32)
 
 
 @triton.jit
@@ -34,7 +34,7 @@ def softmax_kernel(x_ptr, y_ptr, stride_xm, rows, cols, BLOCK_M: tl.constexpr, B
     offs_n = tl.arange(0, BLOCK_N)[None, :]
     mask = (offs_m < rows) & (offs_n < cols)
 
-    x = _load_row(x_ptr, offs_m * stride_xm + offs_n, mask)
+    x = _load_row(x_ptr, offs_m * stride_xm + offs_n, mask, "")
     row_max = tl.max(x, axis=1, keep_dims=True)
     numerator = tl.exp(x - tl.where(offs_m < rows, row_max, 0.0))  # a row past the end is all -inf: -inf - -inf is NaN
     y = numerator * (1.0 / tl.sum(numerator, axis=1, keep_dims=True))
@@ -52,7 +52,7 @@ def softmax_long_kernel(x_ptr, y_ptr, stride_xm, cols, BLOCK_N: tl.constexpr):
     lane_sum = tl.zeros((BLOCK_N,), tl.float32)
     for start in range(0, cols, BLOCK_N):
         offs_n = start + tl.arange(0, BLOCK_N)
-        x = _load_row(x_ptr, offs_n, offs_n < cols)
+        x = _load_row(x_ptr, offs_n, offs_n < cols, "evict_last")  # stay cached for the second walk
         # Of exp(old max - new max) and exp(x - new max) one is exp(0) = 1: a single exponential gives the other.
         gap = x - tl.where(lane_max == -float("inf"), 0.0, lane_max)  # -inf - -inf would be NaN, for ever
         other = tl.exp(-tl.abs(gap))
@@ -65,7 +65,7 @@ def softmax_long_kernel(x_ptr, y_ptr, stride_xm, cols, BLOCK_N: tl.constexpr):
     for start in range(0, cols, BLOCK_N):
         offs_n = start + tl.arange(0, BLOCK_N)
         mask = offs_n < cols
-        y = tl.exp(_load_row(x_ptr, offs_n, mask) - row_max) * scale
+        y = tl.exp(_load_row(x_ptr, offs_n, mask, "evict_first") - row_max) * scale
         tl.store(y_ptr + offs_n, y.to(y_ptr.dtype.element_ty), mask=mask)
 
 

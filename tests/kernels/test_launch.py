@@ -98,7 +98,7 @@ def test_a_wave_is_64_threads_on_instinct_and_32_elsewhere():
 
 @pytest.mark.parametrize(("cols", "block_n"), [(576, 64), (1000, 1024), (1536, 512), (4096, 2048), (3, 4)])
 def test_tiles_leave_few_lanes_idle(gpu, cols, block_n):
-    _, meta = launch.tiles(matrix(10_000, cols))
+    _, meta = launch.tiles(matrix(1_000_000, cols))
     assert meta["BLOCK_N"] == block_n and meta["BLOCK_M"] * block_n == launch.TILE
 
 
@@ -199,6 +199,40 @@ def test_rows_that_have_a_compute_unit_each_get_twice_the_threads(monkeypatch):
     monkeypatch.setattr(launch, "gpu_of", lambda tensor: launch.Gpu("gfx942", 304))
     few, many = (launch.whole_rows(torch.empty(rows, 4096, dtype=torch.bfloat16))[1] for rows in (304, 305))
     assert few["num_warps"] == 2 * many["num_warps"]
+
+
+def test_of_a_few_short_rows_each_thread_has_one_vector(gpu):
+    _, meta = launch.whole_rows(matrix(1, 1024, torch.bfloat16))
+    assert meta["num_warps"] * gpu.wave == 128
+
+
+def test_nvidia_takes_smaller_tiles_where_programs_are_few(monkeypatch):
+    def tile(arch, rows):
+        monkeypatch.setattr(launch, "gpu_of", lambda tensor: launch.Gpu(arch, 132))
+        _, meta = launch.tiles(matrix(rows, 4096))
+        return meta["BLOCK_M"] * meta["BLOCK_N"], meta["num_warps"]
+
+    assert [tile("sm_90", rows) for rows in (1, 64, 4096)] == [(256, 4), (512, 4), (2048, 8)]
+    assert tile("gfx942", 1) == tile("gfx942", 4096) == (2048, 4)
+
+
+@pytest.mark.parametrize(
+    ("arch", "rows", "cols", "held"),
+    [
+        ("sm_90", 4096, 5120, False),  # of 8192 lanes
+        ("sm_90", 64, 5120, True),
+        ("gfx942", 4096, 5120, True),
+        ("sm_90", 4096, 6144, True),
+        ("sm_90", 4096, 576, True),
+        ("sm_90", 4096, 8192, True),
+        ("gfx942", 4096, 8193, False),
+    ],
+)
+def test_rows_that_would_leave_a_third_of_the_lanes_idle_are_walked_on_nvidia(arch, rows, cols, held, monkeypatch):
+    monkeypatch.setattr(launch, "gpu_of", lambda tensor: launch.Gpu(arch, 132))
+    assert launch.holds_row(matrix(rows, cols)) == held
+    if cols == 5120:
+        assert launch.long_rows(matrix(rows, cols))[1]["BLOCK_N"] == 1024
 
 
 @pytest.mark.parametrize(("arch", "longest"), [("gfx942", 8192), ("gfx1100", 8192), ("sm_90", 32768)])
