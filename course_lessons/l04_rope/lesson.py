@@ -2,9 +2,9 @@
 # # 04 RoPE in every layout
 #
 # Attention compares tokens with each other, and by itself it does not know where they stand: *dog bites man* and *man
-# bites dog* would be the same to it. **RoPE** (rotary position embedding) tells it, by turning pairs of numbers. The
-# arithmetic is three operations for each number. All the difficulty is in *which* number: which is its partner, which
-# angle is its angle, and where in memory it lies.
+# bites dog* would be the same to it. [**RoPE**](#Glossary) (rotary position embedding) tells it, by turning pairs of
+# numbers. The arithmetic is three operations for each number. All the difficulty is in *which* number: which is its
+# partner, which angle is its angle, and where in memory it lies.
 #
 # You need lesson 02: rows, fusing, float32 inside. It takes about 40 minutes, without the exercises.
 #
@@ -31,13 +31,13 @@ llm = model.load(device="cpu")  # on the CPU, so that every launch below can be 
 # %% [markdown]
 # ## Where this sits in the model
 #
-# The attention half of a layer begins with a matrix product, the *projection*. It makes three kinds of vectors from
-# each token: [**queries**](#Glossary), [**keys**](#Glossary) and [**values**](#Glossary). Each has 64 elements here,
-# and is called a [**head**](#Glossary). What attention does with them is the subject of lesson 06. For now it is enough
-# to know its first step:
+# The attention half of a layer begins with a matrix product, the [**projection**](#Glossary). It makes three kinds of
+# vectors from each token: [**queries**](#Glossary), [**keys**](#Glossary) and [**values**](#Glossary). Each has 64
+# elements here, and is called a [**head**](#Glossary). What attention does with them is the subject of lesson 06. For
+# now it is enough to know its first step:
 #
-# > The dot product of a query of one token and a key of another is a **score**. The higher it is, the more the first
-# > token takes from the value of the second.
+# > The dot product of a query of one token and a key of another is a [**score**](#Glossary). The higher it is, the more
+# > the first token takes from the value of the second.
 #
 # The projection returns everything in one row for each token. Before scores are computed, that row is cut into heads,
 # and the queries and keys are turned according to the token's position:
@@ -53,8 +53,8 @@ print("calls      ", llm.count_calls()["split_qkv_rope"], "in each forward pass"
 # %% [markdown]
 # Nine heads of queries share three heads of keys and values: each head of keys serves three of queries. That is
 # [**grouped-query attention**](#Glossary) (GQA). It makes the keys and values, which a model must remember for all
-# earlier tokens, three times smaller. Models with as many key heads as query heads are called MHA, *multi-head
-# attention*. For this lesson the difference is one number.
+# earlier tokens, three times smaller. Models with as many key heads as query heads are called [**MHA**](#Glossary),
+# multi-head attention. For this lesson the difference is one number.
 #
 # Here is the operation as people write it in PyTorch.
 #
@@ -82,8 +82,8 @@ print(f"necessary: {necessary:,} bytes, moved: {ops.bytes:,} bytes, {ops.bytes /
 ops
 
 # %% [markdown]
-# Seventeen kernels in each of 30 layers, and nearly four times the bytes, for a rotation. At the end of this lesson
-# it is one kernel that moves each byte once.
+# Seventeen kernels in each of 30 layers, and nearly four times the bytes, for a rotation. At the end of this lesson it
+# is one kernel that moves each byte once.
 #
 # ## The idea on paper
 #
@@ -110,15 +110,15 @@ query, key = torch.tensor([0.9, 0.35]), torch.tensor([0.75, -0.2])
 draw.relative_turns(turned(query, [q for q, _ in places]), turned(key, [k for _, k in places]), places)
 
 # %% [markdown]
-# Nothing. The first three circles show the same angle and the same score, though the arrows point anywhere. Only in
-# the fourth, where the tokens are closer together, is the score another one. **The score knows the distance of two
-# tokens, and not where they stand.** That is all of RoPE's geometry; the rest is bookkeeping.
+# Nothing. The first three circles show the same angle and the same score, though the arrows point anywhere. Only in the
+# fourth, where the tokens are closer together, is the score another one. **The score knows the distance of two tokens,
+# and not where they stand.** That is all of RoPE's geometry; the rest is bookkeeping.
 #
 # One arrow would not do: after a full turn it is back where it was, and two distances look alike. So a head of 64
 # elements consists of 32 pairs, which turn at different speeds, like the hands of a clock. Pair $i$ of a head of width
 # $D$ turns by $\theta_i = base^{-2i/D}$ for each position; SmolLM2's base is 100,000. Sines and cosines of all these
-# angles are the same for every head and layer, so they are computed once and kept as two **tables**, with a row for
-# each position:
+# angles are the same for every head and layer, so they are computed once and kept as two [**tables**](#Glossary), with
+# a row for each position:
 #
 # | on paper | in the kernel |
 # |---|---|
@@ -172,9 +172,9 @@ torch.testing.assert_close(y, reference.rope(x, cos, sin, layout="thd"))
 print("same as PyTorch, up to float32 rounding")
 
 # %% [markdown]
-# Do not believe a comparison alone; look at what the kernel does to a head. A trick makes it visible: give it the
-# *unit vectors*, heads that are 0 but for a single 1. What comes back shows where each element goes. Here is a small
-# head of 16 elements at position 1. An arc joins two elements that are turned together, a circle shows by how much:
+# Do not believe a comparison alone; look at what the kernel does to a head. A trick makes it visible: give it the *unit
+# vectors*, heads that are 0 but for a single 1. What comes back shows where each element goes. Here is a small head of
+# 16 elements at position 1. An arc joins two elements that are turned together, a circle shows by how much:
 
 # %%
 units = torch.eye(16).expand(2, 16, 16).contiguous()  # two positions, 16 heads, each a unit vector
@@ -192,17 +192,17 @@ draw.rope_pairs(turned_units[1])
 launch.ledger()
 
 # %% [markdown]
-# `x` is read once and `y` written once: that is fused already. But the tables are read nine times, once for each head
-# of a token. They are float32, so in a model of bfloat16 the 512 bytes of a row are four times a head's 128. And a
-# program has 128 or 256 lanes for 32 pairs.
+# `x` is read once and `y` written once: that is [fused](02_rmsnorm.ipynb#Glossary) already. But the tables are read
+# nine times, once for each head of a token. They are float32: in a model of bfloat16 the 256 bytes that a token takes
+# from both are twice the 128 of a head. And a program has 256 lanes for 32 pairs.
 #
 # ## Rung 2: one program, all heads of a token
 #
 # All heads of a token take the same row of the tables. So give a program a token: a block of `BLOCK_H` heads by 32
 # pairs. The angles have no head axis; they are loaded once and spread over the heads by broadcasting.
 #
-# **Predict.** There are 9 heads and a block needs a power of two. How many of the block's rows must be masked? What
-# would happen without the mask?
+# **Predict.** There are 9 heads and a block needs a power of two. How many of the block's rows must be
+# [masked](00_start_here.ipynb#Glossary)? What would happen without the mask?
 
 
 # %%
@@ -227,13 +227,13 @@ torch.testing.assert_close(y, reference.rope(x, cos, sin, layout="thd"))
 launch.ledger()
 
 # %% [markdown]
-# **Look.** Each row of the tables is read once, and the score is 100 %.
+# **Look.** Each row of the tables is read once, and nothing moves twice.
 #
 # Seven of the sixteen rows are masked. Without the mask they would be *the next token's heads*: legal addresses, wrong
-# token. Every element of the next token would be written twice, once turned by the angle of its neighbour. ROCm's
-# library aiter had this defect when this lesson was written: its kernel for two tensors at once derives its tile from
-# the next power of two of the heads and has no mask for them. With 8 or 32 heads it is right. With 12 or 40 it is
-# wrong, and its tests use powers of two.
+# token. The next token's first seven heads would be written twice, once turned by the angle of their neighbour, and
+# nothing says which comes last. ROCm's library aiter had this defect when this lesson was written: its kernel for two
+# tensors at once derives its tile from the next power of two of the heads and has no mask for them. With 8 or 32 heads
+# it is right. With 12 or 40 it is wrong, and its tests use powers of two.
 #
 # ## Rung 3: the other pairs
 #
@@ -263,7 +263,7 @@ draw.rope_pairs(turned_units[1])
 
 # %% [markdown]
 # The pairs are right. **Predict** the loads: the addresses of `a` are 0, 2, 4, and so on. What did lesson 01 say about
-# stride 2?
+# [stride](01_vector_add.ipynb#Glossary) 2?
 #
 # There is a better way. Load the whole head with *one* load without gaps, and take the pairs apart in registers. A
 # reshape to `(heads, 32, 2)` puts the two elements of a pair on an axis of their own. `tl.split` cuts that last axis,
@@ -292,8 +292,8 @@ for kernel in (neighbours_kernel, joined_kernel):
     print(f"{kernel.__name__:18} right: {torch.allclose(y, expected, atol=1e-5)}")
 
 # %% [markdown]
-# Here are all three kernels in the eyes of the compiler and the simulator, on an MI300X and a Radeon RX 7900. *Used* is
-# the part of the fetched memory that the loads and stores of `x` and `y` asked for:
+# Here are all three kernels in the eyes of the compiler and the simulator, on an MI300X and a Radeon RX 7900. *Loads
+# used* is the part of the fetched memory that the loads really asked for:
 
 # %% tags=["nbval-ignore-output"]
 arguments = (x, y, cos, sin, 9)
@@ -308,10 +308,11 @@ for kernel in (halves_kernel, neighbours_kernel, joined_kernel):
         print(f"{kernel.__name__:18} {arch:8} {widths} {run.instructions:12,}  {run.loads.coalescing:10.0%}")
 
 # %% [markdown]
-# **Look.** The neighbours' loads and stores are 32 bits wide and touch every second element, so half of each line is
-# fetched in vain, twice: the caches must make up for it. The joined kernel has few wide accesses. Its `split` and
-# `join` cost nothing: the two elements of a pair lie in the same lane, in two registers, and calling them `a` and `b`
-# is all that happens. See for yourself which instructions the line with `tl.join` has become:
+# **Look.** The neighbours' loads and stores are 32 bits wide and touch every second element, so half of each
+# [line](01_vector_add.ipynb#Glossary) is fetched in vain, once for `a` and once for `b`. A cache must make up for that.
+# The joined kernel has few wide accesses. Its `split` and `join` cost nothing: the two elements of a pair lie in the
+# same [lane](00_start_here.ipynb#Glossary), in two registers, and calling them `a` and `b` is all that happens. See for
+# yourself which instructions the line with `tl.join` has become:
 
 # %% tags=["nbval-ignore-output"]
 listing = amd_report(joined_kernel, *arguments, **meta, arch="gfx942").listing(only="tl.join")
@@ -341,8 +342,9 @@ print("join, reshape:         ", order.tolist())
 print("join, permute, reshape:", halves.tolist())
 
 # %% [markdown]
-# To put halves one after the other, permute the new axis to the front first. But that moves values between lanes; two
-# stores, as in rung 2, are simpler and cheaper.
+# To put halves one after the other, permute the new axis to the front first. But that moves values between lanes:
+# compiled for an MI300X, a kernel with it sends every element through [LDS](02_rmsnorm.ipynb#Glossary). Two loads and
+# two stores, as in rung 2, are simpler and cheaper.
 #
 # ### From one style to the other
 #
@@ -369,13 +371,22 @@ as_given = reference.rope(x, cos, sin, layout="thd", style="neox")
 print("without permuting, neox = gptj:   ", torch.equal(as_given, as_gptj))
 
 # %% [markdown]
-# Mix the styles up, and every norm of every vector is still right. The scores are wrong, the model writes grammatical
-# nonsense, and no shape gives it away. When a port of a model is subtly wrong, this is the first thing to look at.
+# What if the styles get mixed up? Every shape is right, and so is the length of every vector:
+
+# %% tags=["nbval-ignore-output"]
+with llm.using(split_qkv_rope=lambda *arguments, style: reference.split_qkv_rope(*arguments, style="gptj")):
+    mixed_up = llm.generate("What is the capital of France?", max_new_tokens=16, progress=False)
+assert "Paris" not in mixed_up.text
+print(mixed_up.text)
+
+# %% [markdown]
+# Correct words, in the service of nothing. When a port of a model talks like this, look at its pairs first.
 #
 # ## Rung 4: every layout
 #
 # The kernels above assume that tokens follow each other without gaps, and that the token's number is its position.
-# Neither holds for long. The model's own queries are a slice of `qkv`:
+# Neither holds for long. The model's own queries are a slice of `qkv`. **Predict:** what will the kernel of rung 2 read
+# as the heads of token 1?
 
 # %%
 queries = qkv[:8, :576].view(8, 9, 64)
@@ -386,8 +397,9 @@ except IndexError as error:
     print(error)
 
 # %% [markdown]
-# From one token to the next it is 960 elements, not 576. And sequences come in batches. Three arrangements are common.
-# A cell is one token, with all its heads; its colour is the sequence, its number the position:
+# It takes what follows the queries of token 0: its keys. From one token to the next it is 960 elements, not 576. And
+# sequences come in batches. Three arrangements are common. A cell is one token, with all its heads; its colour is the
+# sequence, its number the position:
 
 # %%
 draw.token_layouts([4, 2, 3])
@@ -481,8 +493,9 @@ print("a slice of qkv, not copied:", torch.allclose(sliced, reference.rope(x, co
 # position = token - tl.load(cu_seqlens_ptr + sequence)
 # ```
 #
-# `other=` must be a start that no token ever reaches, for a masked lane takes part in the sum. The course's `rope` does
-# that. Pack three sequences of 4, 0 and 3 tokens, an empty one among them, and compare with each of them alone:
+# `other=` must be a start that no token ever reaches: a masked lane takes part in the sum, and here that is the sum's
+# [identity](02_rmsnorm.ipynb#Glossary). The course's `rope` does that. Pack three sequences of 4, 0 and 3 tokens, an
+# empty one among them, and compare with each of them alone:
 
 # %%
 cu_seqlens = torch.tensor([0, 4, 4, 7])
@@ -491,13 +504,15 @@ alone = [rope(queries[a:b], cos, sin, torch.arange(b - a), "thd") for a, b in ((
 print("packed = each alone:   ", torch.equal(packed, torch.cat(alone)))
 without = rope(queries[:7], cos, sin, torch.arange(7), "thd")
 print("without cu_seqlens:    ", torch.equal(without, torch.cat(alone)))
+last = course_kernels.rope(queries[7:], cos, sin, layout="thd", offsets=torch.tensor([7]))
+print("token 7 alone, offset 7:", torch.allclose(last, sliced[7:]))
 
 # %% [markdown]
 # ### Turn only a part
 #
 # Some models turn only some elements of a head, and leave the others to carry what has no position: [**partial
 # rotary**](#Glossary). GPT-NeoX turns the *first* quarter, DeepSeek's heads end with the part that turns. Three things
-# change, and each is a popular mistake. `D // 2` becomes half of the turned part, in the pairs and in the table. The
+# change, and each is easy to forget. `D // 2` becomes half of the turned part, in the pairs and in the table. The
 # tables' exponents are divided by the turned width. And the rest must be copied, unless the kernel works in place. The
 # picture tells you which case you have; here the course's kernel leaves the first 8 of 24 elements as they are:
 
@@ -511,8 +526,8 @@ draw.rope_pairs(partial[1, 0])
 #
 # A piece of an image has a row and a column instead of a position. Turn the first half of each head by the row, the
 # second half by the column, each half with pairs of its own. Then a score depends on the distance in both directions.
-# `rope_2d` does it: four tables, and from token number $t$ of an image of width $W$ the row $t // W$ and the column
-# $t \bmod W$.
+# `rope_2d` does it: four tables, and from token number $t$ of an image of width $W$ the row $t // W$ and the column $t
+# \bmod W$.
 
 # %%
 height, width = 3, 5
@@ -536,11 +551,12 @@ neighbours = torch.arange(8170, 8192)
 print("positions          ", neighbours[0].item(), "to", neighbours[-1].item())
 print("as bfloat16        ", sorted(set(neighbours.bfloat16().tolist())))
 print("as float16         ", sorted(set(neighbours.half().tolist()))[-6:], "...")
+print("tokens at 8192 now ", (torch.arange(8192).bfloat16() == 8192).sum().item())
 
 # %% [markdown]
-# At that distance its numbers lie 32 apart. Sixteen tokens in a row get the same position, 8192. The angle is this
-# position times $\theta_i$, and what counts is its error in *radians*: a whole turn is 6.28, however large the angle
-# was. Compute the angles at position 8191 in three types, and compare them with float64:
+# At that distance bfloat16's numbers lie 32 apart, and sixteen tokens in a row get the same position, 8192. The angle
+# is this position times $\theta_i$, and what counts is its error in *radians*: a whole turn is 6.28, however large the
+# angle was. Compute the angles at position 8191 in three types, and compare them with float64:
 
 # %%
 exponent = torch.arange(0, 64, 2, dtype=torch.float64) / 64
@@ -548,43 +564,41 @@ exact = 8191 * 100000.0**-exponent
 for dtype in (torch.float32, torch.float16, torch.bfloat16):
     theta = (100000.0**-exponent).to(dtype)
     error = ((torch.tensor(8191, dtype=dtype) * theta).double() - exact).abs()
-    print(
-        f"{dtype!s:15}  largest error {error.max():8.4f} radians, {(error > 0.1).sum():2} of 32 pairs off by over 0.1"
-    )
+    off = f"{(error > 0.1).sum():2} of 32 pairs off by more than 0.1"
+    print(f"{dtype!s:15} largest error {error.max():8.4f} radians, {off}")
 
 # %% [markdown]
 # What does that do to a model? You cannot afford a prompt of 8191 tokens here. But you do not need one: scores know
-# only distances. Add 8148 to every position of a short conversation, and nothing may change. The last token then stands
-# at position 8191.
+# only distances. Add 8148 to every position of a short conversation, and nothing may change. The last token that it
+# reads then stands at position 8191.
 #
-# **Predict.** Which tables pass?
+# **Predict.** Which angles pass?
+
 
 # %% tags=["nbval-ignore-output"]
-SHIFT = 8148
-
-
-def far_away(cos, sin):
-    """The model's operation with these tables, every position moved by SHIFT."""
-    return lambda qkv, _cos, _sin, positions, *heads, style: course_kernels.reference.split_qkv_rope(
-        qkv, cos, sin, positions + SHIFT, *heads, style=style
+def moved(shift, dtype):
+    """The model's operation with angles of this dtype, every position moved by `shift`."""
+    angles = torch.arange(8192).to(dtype)[:, None] * (100000.0**-exponent).to(dtype)
+    cos, sin = angles.float().cos(), angles.float().sin()
+    return lambda qkv, _cos, _sin, positions, *heads, style: reference.split_qkv_rope(
+        qkv, cos, sin, positions + shift, *heads, style=style
     )
 
 
-question = "What is the capital of France?"
-near = llm.generate(question, max_new_tokens=8, progress=False)
-print(f"{'as it is':32} {near.text!r}")
 answers = {}
 for dtype in (torch.float32, torch.bfloat16):
-    angles = torch.arange(8192).to(dtype)[:, None] * (100000.0**-exponent).to(dtype)
-    with llm.using(split_qkv_rope=far_away(angles.float().cos(), angles.float().sin())):
-        answers[dtype] = llm.generate(question, max_new_tokens=8, progress=False)
-    print(f"{f'8148 later, {dtype} angles':32} {answers[dtype].text!r}")
-assert answers[torch.float32].tokens == near.tokens != answers[torch.bfloat16].tokens
+    for shift in (0, 8148):
+        with llm.using(split_qkv_rope=moved(shift, dtype)):
+            answer = llm.generate("What is the capital of France?", max_new_tokens=8, progress=False)
+        answers[dtype, shift] = answer.tokens
+        print(f"{dtype!s:14}  positions from {shift:4}:  {answer.text!r}")
+assert answers[torch.float32, 0] == answers[torch.float32, 8148] == answers[torch.bfloat16, 0]
+assert answers[torch.bfloat16, 8148] != answers[torch.float32, 8148]
 
 # %% [markdown]
 # With angles of float32 the model gives the same answer, 8148 positions later: you have just seen RoPE's promise kept,
-# by a real model. With angles of bfloat16 it has lost its way. At the beginning of a text both work, so no short test
-# would tell.
+# by a real model. With angles of bfloat16 it has lost its way. And look at the third line: at the beginning of a text
+# nobody can tell, so no short test will find it.
 #
 # The rule: **angles in float32 or better; then sine and cosine; then, if you must, round.** The values of sine and
 # cosine lie between -1 and 1, and rounding *them* to bfloat16 is as harmless as rounding `x`. The course's
@@ -621,9 +635,10 @@ four.picture("qkv_ptr", kind="load")
 # to Q, then come those of K, then those of V. A program finds out by comparing its number with two limits. Every wave
 # of a program takes the same branch, so the `if` costs a few scalar instructions.
 #
-# One careful word about the table in the ledger: the bytes of fusing are *not* the gain here. Three perfect kernels
-# would move nearly the same bytes: the positions and tables once more. The gain is in launches, three of them against
-# one, in each of 30 layers. For the bytes it is the step *from PyTorch's operations to kernels* that pays.
+# (For more tokens a program takes several heads. For four, one each keeps more compute units busy.) One careful word
+# about bytes: cutting and turning *together* hardly saves any. Three perfect kernels, for Q, K and V, would read only
+# the positions and the tables' rows a second time. What they cost is launches, three for one, in each of 30 layers. The
+# bytes were saved before that, when seventeen operations became a kernel.
 #
 # The same idea with the pieces in other places gives the rest of the family in
 # [`course_kernels/qkv.py`](../course_kernels/qkv.py). `concat_qk` sets two parts of each head side by side.
@@ -682,8 +697,8 @@ print("simulated, right:", torch.allclose(x, expected, atol=1e-5))
 # %% [markdown]
 # The program of the second half needs the first half *as it was*. The interpreter runs one program after the other. By
 # then the first half has been written over, and the second is computed from a partner that is turned already. (At
-# position 0 nothing turns, so a test on the first token passes.) The simulator runs programs side by side, in step:
-# all load before the first one stores, and it comes out right. On a GPU it depends on which program comes first, today.
+# position 0 nothing turns, so a test on the first token passes.) The simulator runs programs side by side, in step: all
+# load before the first one stores, and it comes out right. On a GPU it depends on which program comes first, today.
 # This is called an [**in-place hazard**](#Glossary): a location is read by one party and written by another, and
 # nothing says in which order.
 #
@@ -713,8 +728,9 @@ run = simulator.simulate(partner_inplace_kernel, (4, 3), (x, cos128, sin128, 3),
 print("simulated, right:  ", torch.allclose(x, expected, atol=1e-5))
 
 # %% [markdown]
-# Right on both engines. **Is it right?** Remember what a program is: four waves, and each executes the code by itself.
-# Ask the simulator which elements of `x` each wave of program (1, 0) touches; its head has elements 384 to 511:
+# Right on both engines. **Is it right?** Remember what a program is: four [waves](00_start_here.ipynb#Glossary), and
+# each executes the code by itself. Ask the simulator which elements of `x` each wave of program (1, 0) touches; its
+# head has elements 384 to 511:
 
 # %% tags=["nbval-ignore-output"]
 touched = {}
@@ -730,12 +746,12 @@ for wave in range(2):
 assert touched[0, "store"] & touched[1, "load"] and touched[1, "store"] & touched[0, "load"]
 
 # %% [markdown]
-# Wave 0 stores what wave 1 loads as a partner, and the other way round. There is no barrier between them. If wave 0 is
-# a little ahead, wave 1 reads what is turned already. It is the same hazard, one level further down, and neither engine
-# will ever return a wrong number: they keep waves in step. FlagGems' in-place kernel loads the partner in this way. In
-# PyTorch's Helion a fused norm and rotation read in place what other threads of its program had written; it was right
-# on an H100, and wrong in 0.8 % of the elements on a B200, other elements each time
-# ([pytorch/helion#3080](https://github.com/pytorch/helion/pull/3080)).
+# Wave 0 stores what wave 1 loads as a partner, and the other way round. There is no
+# [barrier](02_rmsnorm.ipynb#Glossary) between them. If wave 0 is a little ahead, wave 1 reads what is turned already.
+# It is the same hazard, one level further down, and neither engine will ever return a wrong number: they keep waves in
+# step. FlagGems' in-place kernel loads the partner in this way. In PyTorch's Helion a fused norm and rotation read in
+# place what other threads of its program had written; it was right on an H100, and wrong in 0.8 % of the elements on a
+# B200, other elements each time ([pytorch/helion#3080](https://github.com/pytorch/helion/pull/3080)).
 #
 # Now look again at rung 2. The lane that holds `a` of a pair holds `b` too. It loads both, and then stores both; no
 # other lane ever touches this pair. So it may write where it read:
@@ -749,9 +765,9 @@ print("right, in place:", torch.allclose(x, expected, atol=1e-5))
 # The rule: **in place is safe when each element is read and written by the same lane only, and read before it is
 # written.** Pairs have that property by themselves, if you let a lane own the pair.
 #
-# Two more hazards of the kind. An in-place kernel may not be *tuned*: autotuning runs it many times on the same data,
-# and each run turns once more (Triton's `restore_value=` exists for that). And PyTorch may need the old values for a
-# gradient. The course's `rope` writes in place only where you ask for it, `inplace=True`.
+# Two more hazards of the kind. An in-place kernel may not be *autotuned* (lesson 03): that runs it many times on the
+# same data, and each run turns once more. Triton's `restore_value=` exists for that. And PyTorch may need the old
+# values for a gradient. The course's `rope` writes in place only where you ask for it, `inplace=True`.
 #
 # ### And backwards?
 #
@@ -824,16 +840,16 @@ else:
 # ## Swap it in
 #
 # Thirty times in each forward pass the model cuts and turns. Now it does so with **your** kernel: `my_kernel` gives
-# your answer to exercise 4.5 once it has passed. Until then it gives the course's. (The model also says
-# `style="neox"`, the only style that your answer knows.)
+# your answer to exercise 4.5 once it has passed. Until then it gives the course's. (The model also says `style="neox"`,
+# the only style that your answer knows.)
 
 # %%
 mine = my_kernel("4.5", course_kernels.split_qkv_rope)
-tokens = llm.tokenizer.encode("One, two,")
+tokens = llm.tokenizer.encode("The sun")
 pytorch = llm.generate(tokens, max_new_tokens=2, progress=False)
 with llm.using(split_qkv_rope=lambda *arguments, style: mine(*arguments)):
     triton_rope = llm.generate(tokens, max_new_tokens=2, progress=False)
-print("One, two," + triton_rope.text)
+print("The sun" + triton_rope.text)
 print("same tokens:", triton_rope.tokens == pytorch.tokens)
 
 # %% [markdown]
@@ -864,10 +880,12 @@ print("same tokens:", triton_rope.tokens == pytorch.tokens)
 #
 # ### Glossary
 #
+# - **projection**: the matrix product that makes queries, keys and values from a token's vector
 # - **head**: a piece of 64 (or 128) elements of a token's vector that attention handles by itself
 # - **query**, **key**, **value**: the three kinds of heads; a query and a key make a score, a value is what is taken
 # - **score**: the dot product of a query and a key
 # - **RoPE**: rotary position embedding; pairs of elements turned by an angle that grows with the position
+# - **tables**: sine and cosine of every angle, a row for each position
 # - **pair style**: which elements are turned together
 # - **neox**: elements $i$ and $i + D/2$
 # - **gptj**: elements $2i$ and $2i + 1$, also called interleaved

@@ -32,6 +32,12 @@ def test_angles_and_scores_are_those_of_the_arrows():
     assert lines[2] == f"  query at 17, key at 16: angle between 17°, score {0.5 * math.cos(0.3):.2f}"
 
 
+def test_the_angle_between_is_the_short_one():
+    """3 radians and 3.3, one on each side of the half turn."""
+    text = draw.relative_turns(turned((1.0, 0.0), [10]), turned((1.0, 0.0), [11]), [(10, 11)]).text
+    assert "angle between 17°" in text
+
+
 def test_arrows_end_where_the_vectors_do():
     """The longest reaches the rim, y points upwards, and a shorter key is shorter in the picture."""
     root = ElementTree.fromstring(picture().svg)
