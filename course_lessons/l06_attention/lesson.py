@@ -1,0 +1,987 @@
+# %% [markdown]
+# # 06 Online-softmax attention
+#
+# Attention multiplies two matrices, takes a softmax of the result, and multiplies again. What lies in between is far
+# larger than everything that goes in and comes out. In this lesson it never reaches memory. What makes that possible is
+# a softmax that begins before it has seen its row, and corrects itself on the way.
+#
+# You need lesson 02 (reductions and their identities), lesson 04 (heads, queries, keys and values) and lesson 05 (tiles
+# and `tl.dot`). It takes about 40 minutes, without the exercises.
+#
+# **In doing so, you will learn**
+#
+# - why a softmax subtracts the maximum, and what its idle lanes must hold
+# - how to compute it block by block, and how that turns attention into one kernel
+# - how many bytes this saves: predicted, then counted
+# - what `exp2`, skipped tiles and a rounded P are worth, in instructions of an MI300X
+# - why a query that sees no key ruins a kernel that passes its tests
+
+# %% tags=["nbval-ignore-output"]
+import torch
+import triton
+import triton.language as tl
+
+import course_kernels
+import course_lab
+from course_kernels import reference
+from course_lab import amd_report, bench, draw, eager, engines, hardware, model, my_kernel, simulator, trace
+
+llm = model.load(device="cpu")  # on the CPU, so that every launch below can be watched
+
+# %% [markdown]
+# ## Where this sits in the model
+#
+# [**Attention**](#Glossary) is the only place where one token of SmolLM2 learns of another. Each token asks with a
+# *query*, each token answers with a *key* and a *value*. How well query $i$ fits key $j$ is a number, the
+# [**score**](#Glossary). A token takes a mean of all values, weighted by its scores. Here is what the attention of
+# layer 1 gets while the model reads *What is the capital of France?*
+
+# %%
+call = llm.activations("layers.1.attention")
+q, k, v = (tensor[0].contiguous() for tensor in call)  # one sequence: without the batch dimension
+print("q     ", tuple(q.shape), " heads, tokens, numbers of a head")
+print("k, v  ", tuple(k.shape))
+print("called", llm.count_calls()["attention"], "times in a forward pass, here with", call.keywords)
+
+# %% [markdown]
+# There are 9 heads of queries and 3 of keys and values. Three query heads in a row share one head of keys:
+# [GQA](04_rope.ipynb#Glossary), lesson 04. `causal` means that a token sees itself and the tokens before it. And the
+# model reads all 37 tokens of the prompt at once, which is called [**prefill**](#Glossary). (Writing the answer goes
+# token by token. That is another problem, and lesson 07.)
+#
+# This is how people write it in PyTorch.
+#
+# **Predict.** For 37 tokens q, k, v and the result take 0.23 MB together. For 512 tokens, 14 times as many, they take
+# 3.1 MB. How many bytes do the operations below move in each case, as a multiple of that?
+
+
+# %% tags=["nbval-ignore-output"]
+def composed(q, k, v):
+    """Attention of (heads, tokens, head dimension), one operation after the other."""
+    k, v = (x.repeat_interleave(len(q) // len(k), dim=0) for x in (k, v))
+    scores = q @ k.mT * q.shape[-1] ** -0.5
+    later = torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1)
+    p = scores.masked_fill(later, -torch.inf).softmax(-1)
+    return p @ v
+
+
+def necessary(tokens, heads=9, kv_heads=3, dim=64, itemsize=4):
+    """Bytes of q, k, v and the result."""
+    return (2 * heads + 2 * kv_heads) * tokens * dim * itemsize
+
+
+for tokens in (37, 128, 512):
+    many_q, many_k, many_v = (torch.randn(heads, tokens, 64) for heads in (9, 3, 3))
+    with eager.count() as ops:
+        composed(many_q, many_k, many_v)
+    print(f"{tokens:4} tokens: {ops.kernels} kernels, {ops.bytes / necessary(tokens):5.1f} times the necessary bytes")
+assert ops.kernels >= 6 and 15 < ops.bytes / necessary(512) < 40
+ops
+
+# %% [markdown]
+# The factor grows with the prompt. Look at the shapes in the table: everything of the shape `(9, 512, 512)` holds **one
+# number for each pair of tokens**. Twice the tokens is four times the pairs. What does a single such matrix take, for
+# all heads of one layer?
+
+# %%
+for tokens in (37, 2048, 8192, 131072):
+    matrix = 9 * tokens**2 * 4
+    print(f"{tokens:7,} tokens: q, k, v, o {necessary(tokens) / 1e6:8.1f} MB   scores {matrix / 1e6:12,.1f} MB")
+
+# %% [markdown]
+# At 8192 tokens, the longest prompt that SmolLM2 takes, the scores of one layer have 2.4 GB, and the operations walk
+# over them half a dozen times. At 131,072 tokens, which others advertise, they do not fit into any GPU at all. Yet
+# nobody wants the scores. They are only a way to get from 50 MB to 50 MB.
+#
+# ## The idea on paper
+#
+# For one head of dimension $D$:
+#
+# $$ s_{ij} = \frac{1}{\sqrt D} \sum_d q_{id}\, k_{jd}, \qquad
+# p_{ij} = \frac{e^{s_{ij}}}{\sum_n e^{s_{in}}}, \qquad o_{id} = \sum_j p_{ij}\, v_{jd} $$
+#
+# The first and the last are matrix products, $S = Q K^T / \sqrt D$ and $O = P V$, and lesson 05 taught you those:
+# tiles, `tl.dot`, an [accumulator](05_matmul.ipynb#Glossary). The one in the middle is the [**softmax**](#Glossary). It
+# turns a row of scores into weights that are positive and add up to 1. And it is in the way. $p_{ij}$ needs the sum
+# over the *whole* row, so no weight is known before the last key has been seen. A tile of 128 queries and 8192 keys
+# would take 4 MB of registers. A compute unit has 512 KB.
+#
+# In lesson 02 a row that was too long was walked twice. Here each walk means to compute all the scores again. Can it be
+# done in one? First the softmax alone, then one walk, then the two products around it.
+#
+# ## Rung 1: softmax of a row
+#
+# $e^{89}$ is too large for float32:
+
+# %%
+torch.exp(torch.tensor([88.0, 89.0]))
+
+# %% [markdown]
+# So nobody computes the formula as it stands. Subtract the same number from all scores of a row, and the weights stay
+# as they are: numerator and denominator both shrink by the same factor. Subtract the **maximum** $m$:
+#
+# $$ p_j = \frac{e^{s_j - m}}{\sum_n e^{s_n - m}} $$
+#
+# Now the largest exponent is 0. Nothing overflows, and the sum is at least 1, so nothing is divided by zero either.
+#
+# That makes two reductions over the row, a maximum and a sum. **Predict.** What must the idle lanes hold so that *both*
+# ignore them?
+
+
+# %%
+@triton.jit
+def softmax_kernel(x_ptr, y_ptr, stride, N, PADDING: tl.constexpr, BLOCK: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    cols = tl.arange(0, BLOCK)
+    mask = cols < N
+    x = tl.load(x_ptr + row * stride + cols, mask=mask, other=PADDING).to(tl.float32)
+    numerator = tl.exp(x - tl.max(x, axis=0))
+    y = numerator / tl.sum(numerator, axis=0)
+    tl.store(y_ptr + row * stride + cols, y.to(y_ptr.dtype.element_ty), mask=mask)
+
+
+def softmax(x, padding):
+    y = torch.empty_like(x)
+    softmax_kernel[(len(x),)](x, y, x.stride(0), x.shape[1], padding, BLOCK=triton.next_power_of_2(x.shape[1]))
+    return y
+
+
+generator = torch.Generator().manual_seed(0)
+rows = torch.randn(4, 1000, generator=generator)
+print("                     same as PyTorch   a row adds up to")
+for name, x in (("torch.randn", rows), ("torch.randn - 20", rows - 20)):
+    for padding in (0.0, -float("inf")):
+        y = softmax(x, padding)
+        same = torch.allclose(y, x.softmax(-1), atol=1e-2)
+        print(f"{name:16} {padding:4.0f}  {same!s:>14}   {y[0].sum():.3f}")
+q18, k18, _ = llm.activations("layers.18.attention")
+print(f"lowest score in layer 18: {(q18 @ k18.repeat_interleave(3, dim=1).mT / 8).min():.0f}")
+
+# %% [markdown]
+# $-\infty$ is the identity of the maximum (lesson 02), and $e^{-\infty - m} = 0$ is the identity of the sum: one value
+# serves both. With zeros the 24 idle lanes take part. On `torch.randn` they add 1.3 % to the sum. The weights are so
+# small that a tolerance of 1e-2, common in tests of half precision, does not see it. With scores around -20 the zeros
+# are the largest "scores" of the row, and take nearly everything. And scores like that exist: one layer of SmolLM2 has
+# some around -51.
+#
+# Two lessons for testing a softmax: **a row adds up to 1**, and scores far below zero belong into the test.
+#
+# ## Rung 2: one walk
+#
+# Suppose that you have seen some of the scores. You have their maximum $m$, and the sum $l = \sum e^{s - m}$. Now a
+# block arrives, and its maximum is larger. Your sum was taken relative to the wrong maximum. But every term of it is
+# wrong by the same factor:
+#
+# $$ e^{s - m'} = e^{s - m} \cdot e^{m - m'} $$
+#
+# So correct the sum with one multiplication, then add what is new:
+#
+# $$ m' = \max(m, \max_{block} s), \qquad l' = l \, e^{m - m'} + \sum_{block} e^{s - m'} $$
+#
+# This is [**online softmax**](#Glossary) (Milakov and Gimelshein, *Online normalizer calculation for softmax*, 2018).
+# $m$ is the [**running maximum**](#Glossary), and the multiplication by $e^{m - m'}$ is called
+# [**rescaling**](#Glossary). The factor is never above 1, and it is exactly 1 while the maximum stays. The start is $m
+# = -\infty$, $l = 0$.
+
+
+# %%
+@triton.jit
+def row_sum_kernel(x_ptr, sum_ptr, N, BLOCK: tl.constexpr):
+    """Of one row: the sum of exp(x - max), block by block."""
+    row_max = -float("inf")
+    row_sum = 0.0
+    for start in range(0, N, BLOCK):
+        cols = start + tl.arange(0, BLOCK)
+        x = tl.load(x_ptr + cols, mask=cols < N, other=-float("inf")).to(tl.float32)
+        new_max = tl.maximum(row_max, tl.max(x, axis=0))
+        row_sum = row_sum * tl.exp(row_max - new_max) + tl.sum(tl.exp(x - new_max), axis=0)
+        row_max = new_max
+    tl.store(sum_ptr, row_sum)
+
+
+# %% [markdown]
+# Try it on the scores of the last token with all 37, in head 1, eight keys at a time. `watch` writes down what the
+# kernel's variables hold at each load.
+#
+# **Predict.** In how many of the five blocks does the maximum rise?
+
+# %% tags=["nbval-ignore-output"]
+scores = q[1, -1] @ k[0].T * 64**-0.5
+total = torch.empty(1)
+with trace(watch=["row_max", "row_sum"]) as launch:
+    row_sum_kernel[(1,)](scores, total, 37, BLOCK=8)
+assert torch.allclose(total, (scores - scores.max()).exp().sum())
+frames = draw.online_softmax(launch)
+assert len(frames) == 5 and not frames.notes
+frames
+
+# %% [markdown]
+# **Look.** Scroll sideways: one step for each block. Above are the scores, below their exponentials relative to the
+# maximum *of this step*. In step 2 the maximum rises from -2.04 to 1.49. All earlier exponentials shrink, and so does
+# the sum: it is multiplied by 0.03. In step 3 it stays, and the factor is 1. (In JupyterLab,
+# `draw.online_softmax(launch).slider()` gives a slider instead of the strip.)
+#
+# **Why it matters.** After the last block $l$ is what two walks would have given, up to rounding. A row of any length
+# needs two numbers.
+#
+# ## Rung 3: attention in one kernel
+#
+# The result is a sum of the same kind, with a value behind each exponential:
+#
+# $$ o = \frac{1}{l} \sum_j e^{s_j - m} \, v_j $$
+#
+# So it can be kept in the same way. Hold an accumulator, and when the maximum rises, multiply it by the same factor as
+# $l$. Divide by $l$ once, at the very end. Nothing else is left of the scores (Dao and others, *FlashAttention*, 2022;
+# the division at the end is from *FlashAttention-2*, 2023).
+#
+# A program takes `BLOCK_M` queries of one head, and walks over all keys, `BLOCK_N` at a time. Each of its queries has a
+# maximum and a sum of its own: `row_max` and `row_sum` are blocks of `BLOCK_M` numbers, `[:, None]` makes a column of
+# them.
+
+
+# %%
+@triton.jit
+def tiled_kernel(
+    q_ptr, k_ptr, v_ptr, o_ptr, seq_q, seq_k, scale,
+    GROUP: tl.constexpr, D: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
+):  # fmt: skip
+    head = tl.program_id(1).to(tl.int64)
+    offs_m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
+    offs_d = tl.arange(0, D)
+    mask_m = offs_m[:, None] < seq_q
+    k_ptr += head // GROUP * seq_k * D  # GROUP query heads in a row share one head of keys and values
+    v_ptr += head // GROUP * seq_k * D
+    q = tl.load(q_ptr + (head * seq_q + offs_m)[:, None] * D + offs_d, mask=mask_m, other=0.0)
+
+    row_max = tl.full((BLOCK_M,), -float("inf"), tl.float32)
+    row_sum = tl.zeros((BLOCK_M,), tl.float32)
+    acc = tl.zeros((BLOCK_M, D), tl.float32)
+    for start in range(0, seq_k, BLOCK_N):
+        offs_n = start + tl.arange(0, BLOCK_N)
+        mask_n = offs_n < seq_k
+        k = tl.load(k_ptr + offs_n[:, None] * D + offs_d, mask=mask_n[:, None], other=0.0)
+        v = tl.load(v_ptr + offs_n[:, None] * D + offs_d, mask=mask_n[:, None], other=0.0)
+        scores = tl.dot(q, k.T, input_precision="ieee") * scale
+        scores = tl.where(mask_n, scores, -float("inf"))  # keys past the end: other= is set before the product
+        new_max = tl.maximum(row_max, tl.max(scores, axis=1))
+        p = tl.exp(scores - new_max[:, None])
+        rescale = tl.exp(row_max - new_max)
+        row_sum = row_sum * rescale + tl.sum(p, axis=1)
+        acc = tl.dot(p.to(v.dtype), v, acc * rescale[:, None], input_precision="ieee")
+        row_max = new_max
+    o = acc / row_sum[:, None]
+    tl.store(o_ptr + (head * seq_q + offs_m)[:, None] * D + offs_d, o.to(o_ptr.dtype.element_ty), mask=mask_m)
+
+
+def run(kernel, q, k, v, block_m=16, block_n=16, **constants):
+    """One program for each tile of queries of each head. q (H, Sq, D); k, v (KH, Sk, D); all contiguous."""
+    (heads, seq_q, D), (kv_heads, seq_k, _) = q.shape, k.shape
+    o = torch.empty_like(q)
+    constants |= {"GROUP": heads // kv_heads, "D": D, "BLOCK_M": block_m, "BLOCK_N": block_n}
+    kernel[(triton.cdiv(seq_q, block_m), heads)](q, k, v, o, seq_q, seq_k, D**-0.5, **constants)
+    return o
+
+
+# %% [markdown]
+# (`input_precision="ieee"` keeps all bits of float32, as in lesson 05. In the model's float32 it matters; in bfloat16
+# it changes nothing.) Every query sees every key for now; the causal mask comes in rung 5. Run it on the model's
+# tensors, and follow query 36, row 4 of the last tile:
+
+# %% tags=["nbval-ignore-output"]
+with trace(watch=["scores", "row_max", "row_sum"]) as launch:
+    o = run(tiled_kernel, q, k, v)
+torch.testing.assert_close(o, reference.flash_attention(q[None], k[None], v[None])[0])
+frames = draw.online_softmax(launch, "k_ptr", scores="scores", program=(2, 1), row=4)
+assert len(frames) == 3 and not frames.notes
+frames
+
+# %% [markdown]
+# The same row as before, 16 keys at a time, and this time nobody ever wrote the scores anywhere. They were there for
+# one turn of the loop, in the registers of one program.
+#
+# Note the line with `tl.where`. The idle keys were loaded as 0, as a product wants them. But the score of a key of
+# zeros is 0, not $-\infty$. It is rung 1's trap again, and `other=` cannot help: the padding must be set *after* the
+# product.
+#
+# ### The bytes
+#
+# **Predict.** q is read once, and o written once. How often is each element of k read, with 512 tokens, tiles of 64
+# queries, and three query heads that share a head of keys?
+
+# %%
+big_q, big_k, big_v = (torch.randn(heads, 512, 64, generator=generator) for heads in (9, 3, 3))
+with trace() as launch:
+    run(tiled_kernel, big_q, big_k, big_v, 64, 64)
+print("each element of k is read", launch.times("k_ptr").max(), "times")
+launch.ledger()
+
+# %% [markdown]
+# 8 tiles of queries in each of 3 heads: 24 times. (A GPU keeps most of these readings in its caches.) And nothing in
+# the ledger has the size of a pair of tokens. Beside what PyTorch's operations moved for the same 512 tokens, counted
+# above:
+
+# %% tags=["nbval-ignore-output"]
+ledger = launch.ledger()
+assert ledger.least == necessary(512) and ledger.bytes < ops.bytes / 3
+draw.bytes_bar({"composed": ops.bytes, "tiled, asked for": ledger.bytes, "each byte once": ledger.least})
+
+# %% [markdown]
+# The readings of k and v come once for each tile of queries. So twice the queries in a tile is half of these bytes:
+# that is what `BLOCK_M` is for. The tile of queries, its accumulator and its scores live in registers, and those are
+# the limit. 128 queries and 64 keys are common on an MI300X.
+#
+# ## Rung 4: powers of two
+#
+# A GPU has no instruction for $e^x$. It has one for $2^x$, `v_exp_f32`. So `tl.exp` must multiply by $\log_2 e$ first.
+# It does more than that. Here is the smallest kernel with the line that matters, and what an MI300X executes for it:
+# one wave, 256 elements, four for each lane.
+
+
+# %%
+@triton.jit
+def power_kernel(x_ptr, y_ptr, BASE_2: tl.constexpr, BLOCK: tl.constexpr):
+    offs = tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + offs)
+    p = tl.exp2(x - 1.5) if BASE_2 else tl.exp(x - 1.5)
+    tl.store(y_ptr + offs, p)
+
+
+# %% tags=["nbval-ignore-output"]
+numbers = torch.zeros(256), torch.empty(256)
+report = amd_report(power_kernel, *numbers, BASE_2=False, BLOCK=256, num_warps=1, arch="gfx942")
+assert "v_ldexp_f32" in report.asm
+report.listing(only="p = ")
+
+# %% [markdown]
+# Four `v_exp_f32` among some two dozen others. `v_pk_add` subtracts, `v_pk_mul` multiplies by $\log_2 e$, two numbers
+# at a time. The rest is care for tiny results. `v_exp_f32` gives 0 below $2^{-126}$, where float32 still has a few
+# numbers left. So small inputs are found (`v_cmp`), raised (`v_cndmask`, `v_add`), and the result is scaled back
+# (`v_ldexp`). For a weight of attention $2^{-126}$ and 0 are the same.
+#
+# `tl.exp2` is the bare instruction. **Predict.** How many instructions are left?
+
+# %% tags=["nbval-ignore-output"]
+report = amd_report(power_kernel, *numbers, BASE_2=True, BLOCK=256, num_warps=1, arch="gfx942")
+assert "v_ldexp_f32" not in report.asm
+report.listing(only="p = ")
+
+# %% [markdown]
+# And the factor $\log_2 e$ can be had for nothing, because the scores are multiplied by $1/\sqrt D$ anyway:
+#
+# $$ e^{s} = 2^{s \log_2 e}, \qquad \text{scale} = \frac{\log_2 e}{\sqrt D} $$
+#
+# Running maximum and sum are then those of powers of two. The weights do not change. How much does it matter? Let the
+# simulator execute rung 3 for one head with 256 tokens, and ask it which lines of the kernel keep an MI300X busy:
+
+# %% tags=["nbval-ignore-output"]
+one_head = torch.randn(1, 256, 64, generator=generator).bfloat16()
+tokens256 = (one_head, one_head, one_head, torch.empty_like(one_head), 256, 256, 64**-0.5)
+# one stage: in a loop of two products no loads are fetched ahead; nonkdim: 16 x 16 matrix instructions, see below
+tile64 = {"GROUP": 1, "D": 64, "BLOCK_M": 64, "BLOCK_N": 64, "num_stages": 1, "matrix_instr_nonkdim": 16}
+counted = simulator.simulate(tiled_kernel, (4, 1), tokens256, **tile64, arch="gfx942")
+for line in sorted(counted.by_line, key=lambda line: -line.instructions)[:7]:
+    print(f"{line.instructions / counted.instructions:4.0%}  {line.kinds.get('matrix', 0):5,} matrix  {line.text[:80]}")
+(powers,) = (line for line in counted.by_line if "p = tl.exp(" in line.text)
+assert powers.instructions > 0.15 * counted.instructions
+
+# %% [markdown]
+# A fifth of all instructions is the line with `tl.exp`, and `tl.exp2` needs about a fifth of that. (The line above it
+# will have its turn in rung 6.) Note the matrix instructions, which do the multiplying: they are few. Each takes many
+# more cycles than a vector instruction. But the softmax around the products is no small change, and this is why so much
+# thought goes into it.
+#
+# ## Rung 5: causal, and the tiles that nobody needs
+#
+# Now the [**causal mask**](#Glossary): query $i$ sees the keys up to $i$. In general there may be more keys than
+# queries, for instance when the beginning of the text is already in a cache. The *last* query sees the last key, so
+# query $i$ sees the keys up to $i + S_k - S_q$. The simplest change is one line: set all other scores to $-\infty$.
+#
+# **Predict.** That gives the right result. What does it waste?
+
+
+# %%
+@triton.jit
+def causal_kernel(
+    q_ptr, k_ptr, v_ptr, o_ptr, seq_q, seq_k, scale,
+    GROUP: tl.constexpr, D: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, SKIP: tl.constexpr,
+):  # fmt: skip
+    head = tl.program_id(1).to(tl.int64)
+    offs_m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
+    offs_d = tl.arange(0, D)
+    mask_m = offs_m[:, None] < seq_q
+    k_ptr += head // GROUP * seq_k * D
+    v_ptr += head // GROUP * seq_k * D
+    q = tl.load(q_ptr + (head * seq_q + offs_m)[:, None] * D + offs_d, mask=mask_m, other=0.0)
+
+    keys_seen = tl.minimum(offs_m + 1 + seq_k - seq_q, seq_k)
+    end = tl.max(keys_seen, axis=0) if SKIP else seq_k
+    row_max = tl.full((BLOCK_M,), -float("inf"), tl.float32)
+    row_sum = tl.zeros((BLOCK_M,), tl.float32)
+    acc = tl.zeros((BLOCK_M, D), tl.float32)
+    for start in range(0, end, BLOCK_N):
+        offs_n = start + tl.arange(0, BLOCK_N)
+        mask_n = offs_n[:, None] < seq_k
+        k = tl.load(k_ptr + offs_n[:, None] * D + offs_d, mask=mask_n, other=0.0)
+        v = tl.load(v_ptr + offs_n[:, None] * D + offs_d, mask=mask_n, other=0.0)
+        scores = tl.dot(q, k.T, input_precision="ieee") * scale * 1.4426950408889634  # log2 e
+        scores = tl.where(offs_n < keys_seen[:, None], scores, -float("inf"))
+        new_max = tl.maximum(row_max, tl.max(scores, axis=1))
+        p = tl.exp2(scores - new_max[:, None])
+        rescale = tl.exp2(row_max - new_max)
+        row_sum = row_sum * rescale + tl.sum(p, axis=1)
+        acc = tl.dot(p.to(v.dtype), v, acc * rescale[:, None], input_precision="ieee")
+        row_max = new_max
+    o = acc / row_sum[:, None]
+    tl.store(o_ptr + (head * seq_q + offs_m)[:, None] * D + offs_d, o.to(o_ptr.dtype.element_ty), mask=mask_m)
+
+
+expected = reference.flash_attention(q[None], k[None], v[None], causal=True)[0]
+with trace() as launch:
+    o = run(causal_kernel, q, k, v, 16, 8, SKIP=False)
+print("same as PyTorch:", torch.allclose(o, expected, atol=1e-5))
+draw.causal_map(launch)
+
+# %% [markdown]
+# Each box is a tile of scores, 16 queries down and 8 keys across; the stair is the causal mask. What lies above it was
+# loaded, multiplied and exponentiated, and then every weight in it was 0.
+#
+# `SKIP` ends the loop where the last query of the tile sees its last key. This is [**tile skipping**](#Glossary):
+
+# %%
+with trace() as launch:
+    o = run(causal_kernel, q, k, v, 16, 8, SKIP=True)
+print("same as PyTorch:", torch.allclose(o, expected, atol=1e-5))
+draw.causal_map(launch)
+
+# %% [markdown]
+# One waste is left. `tl.where` and the masks of the loads run in every tile, and only the tiles on the stair need them.
+# So split the walk: first the blocks of keys that *every* query of the tile sees, then the rest. The loop moves into a
+# function with a constant `MASKED`, and the compiler makes two different loops of it. This is the final kernel.
+
+
+# %%
+@triton.jit
+def load_rows(ptr, offs, rows, D: tl.constexpr, MASKED: tl.constexpr):
+    ptrs = ptr + offs[:, None] * D + tl.arange(0, D)
+    if MASKED:
+        return tl.load(ptrs, mask=offs[:, None] < rows, other=0.0)
+    return tl.load(ptrs)
+
+
+@triton.jit
+def attend(
+    acc, row_max, row_sum, q, k_ptr, v_ptr, keys_seen, seq_k, scale, start, end,
+    D: tl.constexpr, BLOCK_N: tl.constexpr, MASKED: tl.constexpr,
+):  # fmt: skip
+    """Take the keys start .. end into the running output, maximum and sum."""
+    for start_n in range(start, end, BLOCK_N):
+        offs_n = start_n + tl.arange(0, BLOCK_N)
+        k = load_rows(k_ptr, offs_n, seq_k, D, MASKED)
+        scores = tl.dot(q, k.T, input_precision="ieee") * scale
+        if MASKED:
+            scores = tl.where(offs_n < keys_seen[:, None], scores, -float("inf"))
+        new_max = tl.maximum(row_max, tl.max(scores, axis=1))
+        p = tl.exp2(scores - new_max[:, None])
+        rescale = tl.exp2(row_max - new_max)
+        row_sum = row_sum * rescale + tl.sum(p, axis=1)
+        row_max = new_max
+        v = load_rows(v_ptr, offs_n, seq_k, D, MASKED)
+        acc = tl.dot(p.to(v.dtype), v, acc * rescale[:, None], input_precision="ieee")
+    return acc, row_max, row_sum
+
+
+@triton.jit
+def attention_kernel(
+    q_ptr, k_ptr, v_ptr, o_ptr, lse_ptr, seq_q, seq_k, scale,
+    GROUP: tl.constexpr, D: tl.constexpr, CAUSAL: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
+):  # fmt: skip
+    head = tl.program_id(1).to(tl.int64)
+    start_m = (tl.num_programs(0) - 1 - tl.program_id(0)) * BLOCK_M  # the longest walks begin first
+    offs_m = start_m + tl.arange(0, BLOCK_M)
+    k_ptr += head // GROUP * seq_k * D
+    v_ptr += head // GROUP * seq_k * D
+    q = load_rows(q_ptr + head * seq_q * D, offs_m, seq_q, D, True)
+
+    beyond = 1 + seq_k - seq_q if CAUSAL else seq_k  # query i sees i + beyond keys, as far as there are any
+    keys_seen = tl.minimum(offs_m + beyond, seq_k)
+    whole = tl.maximum(tl.minimum(start_m + beyond, seq_k), 0) // BLOCK_N * BLOCK_N  # the first query sees the fewest
+    end = tl.minimum(start_m + BLOCK_M - 1 + beyond, seq_k)  # and the last one the most
+    row_max = tl.full((BLOCK_M,), -float("inf"), tl.float32)
+    running = tl.zeros((BLOCK_M, D), tl.float32), row_max, tl.zeros((BLOCK_M,), tl.float32)
+    inputs = q, k_ptr, v_ptr, keys_seen, seq_k, scale * 1.4426950408889634
+    running = attend(*running, *inputs, 0, whole, D, BLOCK_N, False)
+    acc, row_max, row_sum = attend(*running, *inputs, whole, end, D, BLOCK_N, True)
+
+    o = acc / row_sum[:, None]
+    o_ptrs = o_ptr + (head * seq_q + offs_m)[:, None] * D + tl.arange(0, D)
+    tl.store(o_ptrs, o.to(o_ptr.dtype.element_ty), mask=offs_m[:, None] < seq_q)
+    lse = (row_max + tl.log2(row_sum)) * 0.6931471805599453  # ln 2
+    tl.store(lse_ptr + head * seq_q + offs_m, lse, mask=offs_m < seq_q)
+
+
+# %% [markdown]
+# Two details. The programs are no longer equal: the last tile of queries walks over all keys, the first over a single
+# block. So tiles are counted from the end. A GPU starts programs in the order of their numbers, and at the end short
+# ones fill the gaps better than long ones. And the kernel stores a second result, `lse`, which gets a rung of its own.
+
+
+# %%
+def attention(q, k, v, causal=True, block_m=16, block_n=16):
+    """o (H, Sq, D) and lse (H, Sq) of q (H, Sq, D) and k, v (KH, Sk, D); all contiguous."""
+    (heads, seq_q, D), (kv_heads, seq_k, _) = q.shape, k.shape
+    o, lse = torch.empty_like(q), torch.empty(heads, seq_q)
+    constants = {"GROUP": heads // kv_heads, "D": D, "CAUSAL": causal, "BLOCK_M": block_m, "BLOCK_N": block_n}
+    grid = (triton.cdiv(seq_q, block_m), heads)
+    attention_kernel[grid](q, k, v, o, lse, seq_q, seq_k, D**-0.5, **constants)
+    return o, lse
+
+
+o, lse = attention(q, k, v)
+print("same as PyTorch:", torch.allclose(o, expected, atol=1e-5))
+
+# %% [markdown]
+# **Predict.** 1024 tokens in tiles of 64 make 16 x 16 tiles for each head. How many are left after skipping? How many
+# of those need a mask? And how much of the work is saved each time?
+
+# %% tags=["nbval-ignore-output"]
+one_head = torch.randn(1, 1024, 64, generator=generator).bfloat16()
+inputs, sizes = (one_head, one_head, one_head, torch.empty_like(one_head)), (1024, 1024, 64**-0.5)
+launches = {
+    "masked everywhere": (causal_kernel, (*inputs, *sizes), {"SKIP": False}),
+    "tiles skipped": (causal_kernel, (*inputs, *sizes), {"SKIP": True}),
+    "two loops": (attention_kernel, (*inputs, torch.empty(1, 1024), *sizes), {"CAUSAL": True}),
+}
+counts = []
+for name, (kernel, arguments, constants) in launches.items():
+    counted = simulator.simulate(kernel, (16, 1), arguments, **tile64, **constants, arch="gfx942")
+    counts.append(counted.instructions)
+    matrix, read = counted.mix["matrix"], counted.loads.bytes
+    print(f"{name:18} {counted.instructions:8,} instructions, {matrix:6,} matrix, {read:9,} bytes read")
+assert counts[0] > 1.6 * counts[1] and counts[1] > 1.05 * counts[2]
+
+# %% [markdown]
+# 136 of the 256 tiles are left, and 16 of them lie on the stair. Skipping saves what the picture promised, and the
+# second loop another tenth.
+#
+# ## Rung 6: why P is rounded
+#
+# `p.to(v.dtype)` has stood in every kernel so far. In float32 it does nothing. In bfloat16 it throws away 16 bits of
+# numbers that were just computed with care, before they are used. The rule of this course is to round once, at the
+# store. Why break it here?
+#
+# Because `tl.dot` takes operands of *one* type, as the [matrix units](05_matmul.ipynb#Glossary) do. p is float32, v is
+# bfloat16. So either p is rounded, or v is widened. The kernel of rung 3 can do both: hand it v as bfloat16, or as
+# float32. **Predict** what each GPU makes of the second product.
+
+# %% tags=["nbval-ignore-output"]
+tile = {"GROUP": 1, "D": 64, "BLOCK_M": 64, "BLOCK_N": 32, "num_stages": 1}
+print(f"{'':12} {'P is':8} {'matrix instructions':60} registers  spilled")
+for arch in ("gfx942", "gfx950", "gfx1100"):
+    for name, dtype in (("rounded", torch.bfloat16), ("kept", torch.float32)):
+        r = amd_report(tiled_kernel, *inputs[:2], inputs[2].to(dtype), inputs[3], *sizes, **tile, arch=arch)
+        shapes = ", ".join(f"{count} x {shape}" for shape, count in r.matrix.items())
+        print(f"{hardware.card(arch).name:12} {name:8} {shapes:60} {r.vgprs:9} {r.spills:8}")
+assert r.spills > 0 and len(r.matrix) == 1  # the last one: gfx1100, kept
+
+# %% [markdown]
+# **Look.** Kept, an MI300X multiplies P and V by `f32` instructions (32x32x**2**). Each takes in 2 keys, where a
+# bfloat16 one (32x32x**8**) takes 8. A Radeon RX 7900 has no matrix instruction for float32 at all. Half of its `wmma`
+# are gone, the product is done by ordinary multiplications, and registers spill.
+#
+# And what does rounding cost in accuracy? The same bfloat16 inputs, both ways, against float64:
+
+# %% tags=["nbval-ignore-output"]
+half_q, half_k, half_v = (x.bfloat16() for x in (q, k, v))
+exact = reference.flash_attention(half_q.double()[None], half_k.double()[None], half_v.double()[None])[0]
+results = {
+    "P rounded": run(tiled_kernel, half_q, half_k, half_v),
+    "P kept": run(tiled_kernel, half_q, half_k, half_v.float()),
+    "exact, rounded at the end": exact.bfloat16(),
+}
+errors = [(o.double() - exact).abs() for o in results.values()]
+for name, error in zip(results, errors):
+    print(f"{name:26} mean error {error.mean():.1e}, largest {error.max():.1e}")
+assert errors[0].mean() < 1.5 * errors[2].mean()
+
+# %% [markdown]
+# The result must be rounded to bfloat16 in any case, and that alone costs nearly as much. Here is why it is harmless.
+# The weights are at most 1, by the maximum that was subtracted, so float16 cannot overflow. Each is off by at most one
+# part in 512, up or down, and a mean over many values averages that out. What is *summed* stays in float32: the
+# accumulator, and `row_sum`, which adds up p before it is rounded. So this rounding is not repeated from block to
+# block.
+#
+# ## LSE: what a row leaves behind
+#
+# After the walk a row has two numbers, maximum and sum. Together they are one:
+#
+# $$ \text{lse}_i = m + \ln l = \ln \sum_j e^{s_{ij}} $$
+#
+# the *log-sum-exp*, [**LSE**](#Glossary). The final kernel stores it. Its maximum and sum are in base 2, so $\text{lse}
+# = (m_2 + \log_2 l_2) \ln 2$. One number for each row, and it says what the whole softmax divided by: $p_{ij} =
+# e^{s_{ij} - \text{lse}_i}$, no maximum needed. The backward pass lives on that (below). And with it you can put
+# results together that were computed apart. Give one launch the first 20 keys and another the rest:
+
+# %%
+o_a, lse_a = attention(q, k[:, :20].contiguous(), v[:, :20].contiguous(), causal=False)
+o_b, lse_b = attention(q, k[:, 20:].contiguous(), v[:, 20:].contiguous(), causal=False)
+lse = torch.logaddexp(lse_a, lse_b)
+merged = torch.exp(lse_a - lse)[..., None] * o_a + torch.exp(lse_b - lse)[..., None] * o_b
+whole, lse_whole = attention(q, k, v, causal=False)
+print("same as in one go:", torch.allclose(merged, whole, atol=1e-6), torch.allclose(lse, lse_whole))
+
+# %% [markdown]
+# Online softmax once more, between launches instead of blocks. Lesson 07 shares out long caches in this way, when there
+# is only one query and 300 compute units.
+#
+# ## The trap: rows that see nothing
+#
+# Some models let a token look back a fixed distance only, its *window* (Mistral 7B: 4096 tokens). That is easy now.
+# Query $i$ sees the keys from $i - W + 1$ to $i$, in general moved by $S_k - S_q$ as before. The loop begins where the
+# first query of the tile sees its first key, and ends where the last one sees its last. For one head:
+
+
+# %%
+@triton.jit
+def window_kernel(
+    q_ptr, k_ptr, v_ptr, o_ptr, seq_q, seq_k, scale, WINDOW: tl.constexpr, MINUS_INFINITY: tl.constexpr,
+    D: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    offs_m = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    q = load_rows(q_ptr, offs_m, seq_q, D, True)
+    keys_seen = offs_m + 1 + seq_k - seq_q
+    start = tl.maximum(tl.min(keys_seen, axis=0) - WINDOW, 0) // BLOCK * BLOCK
+    end = tl.minimum(tl.max(keys_seen, axis=0), seq_k)
+
+    row_max = tl.full((BLOCK,), -float("inf"), tl.float32)
+    row_sum = tl.zeros((BLOCK,), tl.float32)
+    acc = tl.zeros((BLOCK, D), tl.float32)
+    for start_n in range(start, end, BLOCK):
+        offs_n = start_n + tl.arange(0, BLOCK)
+        k = load_rows(k_ptr, offs_n, seq_k, D, True)
+        v = load_rows(v_ptr, offs_n, seq_k, D, True)
+        seen = (offs_n < keys_seen[:, None]) & (offs_n >= keys_seen[:, None] - WINDOW) & (offs_n < seq_k)
+        scores = tl.dot(q, k.T, input_precision="ieee") * scale * 1.4426950408889634
+        scores = tl.where(seen, scores, MINUS_INFINITY)
+        new_max = tl.maximum(row_max, tl.max(scores, axis=1))
+        p = tl.exp2(scores - new_max[:, None])
+        rescale = tl.exp2(row_max - new_max)
+        row_sum = row_sum * rescale + tl.sum(p, axis=1)
+        acc = tl.dot(p.to(v.dtype), v, acc * rescale[:, None], input_precision="ieee")
+        row_max = new_max
+    o = acc / row_sum[:, None]
+    tl.store(o_ptr + offs_m[:, None] * D + tl.arange(0, D), o, mask=offs_m[:, None] < seq_q)
+
+
+def window(q, k, v, minus_infinity=-float("inf"), kernel=window_kernel, size=8):
+    o = torch.empty_like(q)
+    sizes = len(q), len(k), q.shape[1] ** -0.5
+    kernel[(triton.cdiv(len(q), 16),)](q, k, v, o, *sizes, size, minus_infinity, D=q.shape[1], BLOCK=16)
+    return o
+
+
+def window_reference(q, k, v, size=8):
+    scores = q @ k.T * q.shape[1] ** -0.5
+    seen = torch.ones(len(q), len(k), dtype=torch.bool).tril(len(k) - len(q)).triu(len(k) - len(q) - size + 1)
+    return torch.where(seen, scores, -torch.inf).softmax(-1).nan_to_num() @ v
+
+
+head = q[1], k[0], v[0]
+with trace(watch=["scores", "row_max", "row_sum"]) as launch:
+    o = window(*head)
+wrong = o.isnan().any(dim=1)
+print("right:", torch.allclose(o, window_reference(*head), atol=1e-5))
+print("rows of NaN:", wrong.nonzero().flatten().tolist())
+
+# %% [markdown]
+# **Before you read on: which rows are these, and why?** The causal kernel has the same lines, and it was right. Each of
+# these queries does see keys, eight of them. Here is one of them, block by block:
+
+# %% tags=["nbval-ignore-output"]
+frames = draw.online_softmax(launch, "k_ptr", scores="scores", base=2, program=1, row=12)
+assert frames.notes == ("step 1: the kernel's sum is nan, that of the keys so far is 0",)
+frames
+
+# %% [markdown]
+# Query 28 sees keys 21 to 28. Its tile begins at key 0, since query 16 sees key 9. So in its first block query 28 sees
+# *nothing*. The new maximum is $-\infty$, and `scores - new_max` is $-\infty - (-\infty)$, which is NaN. And NaN times
+# any factor stays NaN. (With a causal mask every query sees key 0, in the very first block. So there it cannot happen.)
+#
+# The popular repair is a number that is "low enough" in place of $-\infty$:
+
+# %%
+o = window(*head, minus_infinity=-1e4)
+print("right:", torch.allclose(o, window_reference(*head), atol=1e-5))
+
+# %% [markdown]
+# Right, but look how. In its first block query 28 now has the maximum -10000, and 16 weights of $2^0 = 1$: pure
+# nonsense. In the second block comes a real score, the factor is $2^{-10000 - m} = 0$, and the nonsense is wiped out.
+#
+# **Predict.** What if no real score ever comes? Queries without keys exist: in a batch, short prompts are filled up
+# with tokens that stand for nothing. Take all 37 queries and only 24 keys. The last query sees the last key, so the
+# first 13 see none.
+
+# %%
+few = q[1], k[0, :24].contiguous(), v[0, :24].contiguous()
+o = window(*few, minus_infinity=-1e4)
+print("right:", torch.allclose(o, window_reference(*few), atol=1e-5))
+print("zeros for a query that sees nothing:   ", bool((o[:13] == 0).all()))
+print("the mean of the first 16 values instead:", torch.allclose(o[:13], v[0, :16].mean(0).expand(13, 64), atol=1e-6))
+
+# %% [markdown]
+# Nothing wiped the nonsense out. A query that may see nothing gets the mean of the first sixteen values, those of other
+# tokens. No NaN, no warning, a vector that looks like all others. It should be zero: a sum over no keys.
+#
+# So $-\infty$ was right. What is missing is a guard where two of them meet, and one more where the sum is 0 in the end:
+
+
+# %%
+@triton.jit
+def guarded_kernel(
+    q_ptr, k_ptr, v_ptr, o_ptr, seq_q, seq_k, scale, WINDOW: tl.constexpr, MINUS_INFINITY: tl.constexpr,
+    D: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    offs_m = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    q = load_rows(q_ptr, offs_m, seq_q, D, True)
+    keys_seen = offs_m + 1 + seq_k - seq_q
+    start = tl.maximum(tl.min(keys_seen, axis=0) - WINDOW, 0) // BLOCK * BLOCK
+    end = tl.minimum(tl.max(keys_seen, axis=0), seq_k)
+
+    row_max = tl.full((BLOCK,), -float("inf"), tl.float32)
+    row_sum = tl.zeros((BLOCK,), tl.float32)
+    acc = tl.zeros((BLOCK, D), tl.float32)
+    for start_n in range(start, end, BLOCK):
+        offs_n = start_n + tl.arange(0, BLOCK)
+        k = load_rows(k_ptr, offs_n, seq_k, D, True)
+        v = load_rows(v_ptr, offs_n, seq_k, D, True)
+        seen = (offs_n < keys_seen[:, None]) & (offs_n >= keys_seen[:, None] - WINDOW) & (offs_n < seq_k)
+        scores = tl.dot(q, k.T, input_precision="ieee") * scale * 1.4426950408889634
+        scores = tl.where(seen, scores, MINUS_INFINITY)
+        new_max = tl.maximum(row_max, tl.max(scores, axis=1))
+        centre = tl.where(new_max == -float("inf"), 0.0, new_max)  # nothing seen yet: any finite number will do
+        p = tl.exp2(scores - centre[:, None])
+        rescale = tl.exp2(row_max - centre)
+        row_sum = row_sum * rescale + tl.sum(p, axis=1)
+        acc = tl.dot(p.to(v.dtype), v, acc * rescale[:, None], input_precision="ieee")
+        row_max = new_max
+    o = acc / tl.where(row_sum == 0.0, 1.0, row_sum)[:, None]  # nothing seen at all: 0 / 1
+    tl.store(o_ptr + offs_m[:, None] * D + tl.arange(0, D), o, mask=offs_m[:, None] < seq_q)
+
+
+for name, case in (("every query sees keys", head), ("some see none", few)):
+    o = window(*case, kernel=guarded_kernel)
+    print(f"{name:22} right:", torch.allclose(o, window_reference(*case), atol=1e-5))
+
+# %% [markdown]
+# With a centre of 0 the weights of unseen keys are $2^{-\infty - 0} = 0$, and so is the factor: what is nothing stays
+# nothing. The LSE of such a row is $-\infty$, and so it weighs nothing when parts are merged.
+#
+# Both halves of this trap are alive in the field: read [flash-attention
+# #1930](https://github.com/Dao-AILab/flash-attention/issues/1930) and [flashinfer
+# #4401](https://github.com/flashinfer-ai/flashinfer/issues/4401). Test attention with **a window**, and with **more
+# queries than keys**.
+#
+# ## On real hardware
+#
+# ### Where P goes
+#
+# The first product leaves its result in registers, and the second wants P in registers. But are they the *right* ones?
+# A matrix instruction fixes which lane holds which element, of its operands and of its result (lesson 05). Where the
+# two layouts differ, P must change places between the lanes, and the way from lane to lane leads through
+# [LDS](02_rmsnorm.ipynb#Glossary). Ask the compiler for matrix instructions of 32 x 32 and of 16 x 16, and look at the
+# line of the second product.
+
+# %% tags=["nbval-ignore-output"]
+final = (*inputs, torch.empty(1, 1024), *sizes)
+tile = {"GROUP": 1, "D": 64, "CAUSAL": True, "BLOCK_M": 64, "BLOCK_N": 64, "num_stages": 1}
+for arch in ("gfx942", "gfx950"):
+    for size in (32, 16):
+        counted = simulator.simulate(attention_kernel, (16, 1), final, **tile, matrix_instr_nonkdim=size, arch=arch)
+        (line,) = (line for line in counted.by_line if "acc = tl.dot" in line.text)
+        lds, vector = line.kinds.get("LDS", 0), line.kinds["vector"]
+        total = f"{counted.instructions:,} in all"
+        print(f"{arch}, {size} x {size}:  in the second product {lds:6,} LDS, {vector:7,} vector;  {total}")
+        assert (lds == 0) == (size == 16)
+
+# %% [markdown]
+# **Look.** With 16 x 16 the result of the first product lies exactly as the second one wants its operand, and P never
+# leaves its lane. That is why the cells above asked for `matrix_instr_nonkdim=16`. And compare the vector instructions
+# of the two GPUs: an MI300X has no instruction that rounds to bfloat16 and needs several for each weight. An MI350X
+# rounds two weights with one.
+#
+# The whole kernel on both, and on a Radeon:
+
+# %% tags=["nbval-ignore-output"]
+reports = {}
+for arch in ("gfx942", "gfx950", "gfx1100"):
+    options = {"matrix_instr_nonkdim": 16} if arch.startswith("gfx9") else {}
+    reports[arch] = amd_report(attention_kernel, *final, **tile, **options, arch=arch)
+    assert reports[arch].spills == 0 and reports[arch].loads.keys() == {128}
+    print(f"{arch:8} {reports[arch].rows()['registers']:45} waves per SIMD {reports[arch].occupancy.waves:g}")
+reports["gfx942"]
+
+# %% [markdown]
+# ### How fast can it be?
+#
+# Attention is the first operation of this course, after the matrix product, that can be limited by arithmetic. Two
+# products of $2 S_q S_k D$ operations each, for every head; the causal mask halves that. Here are the composed and the
+# fused version under the roof of an MI300X, in bfloat16, with 32 heads of 128, for 4096 tokens. The composed one moves
+# each matrix of pairs eight times, as counted at the beginning.
+
+# %%
+tokens, heads, dim = 4096, 32, 128
+flops = 2 * 2 * heads * tokens**2 * dim / 2
+fused_bytes = 4 * heads * tokens * dim * 2
+composed_bytes = fused_bytes + 8 * heads * tokens**2 * 2
+points = [draw.Point("fused", flops, fused_bytes), draw.Point("composed", flops, composed_bytes)]
+draw.roofline(points, "MI300X", unit="bf16")
+
+# %%
+for name, moved in (("fused", fused_bytes), ("composed", composed_bytes)):
+    bound = hardware.lower_bound(bytes=moved, flops=flops, gpu="MI300X", unit="bf16")
+    print(f"{name:9} at least {hardware.format_seconds(bound.seconds):8} limited by {bound.roof}")
+
+# %% [markdown]
+# The composed version hangs under the slope of the memory. The fused one stands under the flat roof, and from there on
+# the softmax competes with the products for the same compute units. What people reach: on an MI300X, causal, bfloat16,
+# 16 heads of 128 and 16 sequences, Triton's kernel made 260 TFLOP/s at 4096 tokens and 364 at 16,384; AMD's own
+# library, aiter, 409 and 494 ([attn-dsl-bench](https://midiareshadi.github.io/blog/attn-dsl-bench), 2026). The peak of
+# the data sheet is 1307.
+#
+# The kernel of this course, `course_kernels.flash_attention`, was measured on an NVIDIA H200, because no AMD GPU was at
+# hand. The same source, beside PyTorch's two backends:
+
+# %% tags=["nbval-ignore-output"]
+bench.stored("flash_attention")
+
+# %% [markdown]
+# (Times on an H200 say nothing about an MI300X.) If you have a GPU, measure yours:
+
+# %% tags=["nbval-ignore-output"]
+if bench.available():
+    gpu_q, gpu_k, gpu_v = torch.randn(3, 4, 32, 4096, 128, device=engines.device(), dtype=torch.bfloat16)
+    work = 4 * 2 * 2 * 32 * 4096**2 * 128 / 2
+    torch_attention = torch.nn.functional.scaled_dot_product_attention
+    print(
+        bench.time(lambda: course_kernels.flash_attention(gpu_q, gpu_k, gpu_v, causal=True), name="course", flops=work)
+    )
+    print(bench.time(lambda: torch_attention(gpu_q, gpu_k, gpu_v, is_causal=True), name="PyTorch", flops=work))
+else:
+    print("No GPU here, so nothing is timed.")
+
+# %% [markdown]
+# ## Swap it in
+#
+# Let the model read its prompt with the kernel of the course, which is the one above, for any strides and a batch of
+# sequences. Reading is prefill. For the tokens that it then writes, one at a time, PyTorch's attention stays until
+# lesson 07.
+
+
+# %%
+def only_prefill(kernel):
+    """Attention by the kernel where there are several queries, by PyTorch where there is one."""
+    pytorch = model.OPERATIONS["attention"]
+
+    def attend(q, k, v, *, causal=False, **options):
+        return kernel(q, k, v) if q.shape[2] > 1 else pytorch(q, k, v, causal=causal, **options)
+
+    return attend
+
+
+prompt = "What is the capital of France?"
+expected = llm.generate(prompt, max_new_tokens=4, progress=False)
+with llm.using(attention=only_prefill(lambda q, k, v: course_kernels.flash_attention(q, k, v, causal=True))):
+    answer = llm.generate(prompt, max_new_tokens=4, progress=False)
+print(answer.text)
+print("same tokens:", answer.tokens == expected.tokens)
+
+# %% [markdown]
+# And now with **yours**. `my_kernel` gives your answer to exercise 6.4 once it has passed, and the course's kernel
+# until then:
+
+# %%
+mine = my_kernel("6.4", lambda q, k, v: course_kernels.flash_attention(q, k, v, causal=True))
+with llm.using(attention=only_prefill(mine)):
+    answer = llm.generate(prompt, max_new_tokens=4, progress=False)
+print("same tokens:", answer.tokens == expected.tokens)
+
+# %% [markdown]
+# ### And backwards?
+#
+# (For those who train models. Skip it if you do not.) The gradients need P again, and P was never written. PyTorch's
+# formula keeps it: at 8192 tokens 2.4 GB in each layer, until the backward pass comes by. The fused kernel keeps the
+# LSE, one number for each row, and *computes the scores a second time*:
+#
+# $$ p_{ij} = e^{s_{ij} - \text{lse}_i}, \qquad dV = P^T \, dO, \qquad dP = dO \, V^T $$
+#
+# The gradient of a softmax subtracts from each $dP_{ij}$ the mean of its row, weighted by P. That looks like one more
+# reduction over keys, and there is a shortcut. The weighted mean of $dO_i \cdot v_j$ is $dO_i \cdot o_i$, which needs
+# no keys at all:
+#
+# $$ \delta_i = \sum_d o_{id} \, dO_{id}, \qquad dS = P \circ (dP - \delta) \, / \sqrt D, \qquad
+# dQ = dS \, K, \qquad dK = dS^T Q $$
+#
+# In PyTorch, against its own gradients:
+
+# %%
+wide = [x.double().requires_grad_() for x in (q[1], k[0], v[0])]
+scale = 64**-0.5
+out = (wide[0] @ wide[1].T * scale).softmax(-1) @ wide[2]
+do = torch.randn(out.shape, dtype=torch.float64, generator=generator)
+out.backward(do)
+
+with torch.no_grad():
+    scores = wide[0] @ wide[1].T * scale
+    p = torch.exp(scores - scores.logsumexp(-1, keepdim=True))
+    delta = (out * do).sum(-1, keepdim=True)
+    ds = p * (do @ wide[2].T - delta) * scale
+    gradients = ds @ wide[1], ds.T @ wide[0], p.T @ do
+print("same gradients:", [torch.allclose(x.grad, mine) for x, mine in zip(wide, gradients)])
+
+# %% [markdown]
+# As kernels these are two. dQ belongs to queries: a program takes a tile of queries and walks over the keys, as you
+# know it. dK and dV belong to keys: a program takes a tile of keys and walks over the queries. Done in one, programs
+# would have to add into each other's results, in an order that changes from run to run. You will write the first in
+# exercise 6.6, and you can read both in [`course_kernels/attention.py`](../course_kernels/attention.py).
+#
+# ## What to read next
+#
+# - The exercises, [`exercises/06_attention.ipynb`](../exercises/06_attention.ipynb): a softmax (6.1), LSE in one walk
+#   (6.2), the tiled attention (6.3), the prefill of the model (6.4), a window to repair (6.5), and the gradient of the
+#   queries (6.6).
+# - [`course_kernels/attention.py`](../course_kernels/attention.py). Beyond this lesson it takes any head dimension up
+#   to 256, takes the maximum *before* it scales, so that scale and subtraction become one instruction, and orders its
+#   programs so that heads that share keys meet in one L2 cache.
+# - Dao, *FlashAttention-2: Faster Attention with Better Parallelism and Work Partitioning*, 2023.
+# - [07 KV cache](07_kv_cache.ipynb): one query, many keys.
+#
+# ### From formula to code
+#
+# | formula | code |
+# |---|---|
+# | softmax of a row, safely | `e = tl.exp(x - tl.max(x, axis=0))`, then `e / tl.sum(e, axis=0)` |
+# | identity of both reductions | `other=-float("inf")` |
+# | $S = Q K^T / \sqrt D$, in base 2 | `tl.dot(q, k.T) * scale`, `scale` times 1.4426950408889634 |
+# | $s_{ij} = -\infty$ where $j$ is not seen | `tl.where(offs_n < keys_seen[:, None], scores, -float("inf"))` |
+# | query $i$ sees keys up to $i + S_k - S_q$ | `keys_seen = tl.minimum(offs_m + 1 + seq_k - seq_q, seq_k)` |
+# | $m' = \max(m, \max_j s_j)$ | `new_max = tl.maximum(row_max, tl.max(scores, axis=1))` |
+# | a row that has seen nothing | `centre = tl.where(new_max == -float("inf"), 0.0, new_max)` |
+# | $2^{s - m'}$ and $2^{m - m'}$ | `p = tl.exp2(scores - centre[:, None])`, `rescale = tl.exp2(row_max - centre)` |
+# | $l' = l \, 2^{m - m'} + \sum_j p_j$ | `row_sum = row_sum * rescale + tl.sum(p, axis=1)` |
+# | $O' = O \, 2^{m - m'} + P V$ | `acc = tl.dot(p.to(v.dtype), v, acc * rescale[:, None])` |
+# | $o = O / l$, or 0 | `acc / tl.where(row_sum == 0.0, 1.0, row_sum)[:, None]` |
+# | $\text{lse} = (m + \log_2 l) \ln 2$ | `(row_max + tl.log2(row_sum)) * 0.6931471805599453` |
+# | key head of query head $h$ | `head // GROUP` |
+# | tiles that some query sees | `range(0, end, BLOCK_N)`, `end = start_m + BLOCK_M + seq_k - seq_q` |
+#
+# ### Glossary
+#
+# - **attention**: each token takes a mean of the values of other tokens, weighted by how well its query fits their keys
+# - **score**: how well a query fits a key: their scalar product, divided by $\sqrt D$
+# - **softmax**: turns a row of scores into positive weights that add up to 1
+# - **online softmax**: a softmax that takes its row block by block and corrects what it has summed
+# - **running maximum**: the largest score so far
+# - **rescaling**: multiplying sum and accumulator by $e^{m - m'}$ when the maximum rises from $m$ to $m'$
+# - **causal mask**: a token sees itself and the tokens before it
+# - **tile skipping**: leaving out the tiles of scores that nobody sees
+# - **LSE**: $\ln \sum_j e^{s_j}$ of a row, all that the backward pass and a merge need of its softmax
+# - **prefill**: reading the whole prompt at once, many queries together
