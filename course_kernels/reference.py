@@ -4,6 +4,8 @@ Sums and means are taken in float64 and rounded once, at the end, to the dtype o
 them all.
 """
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -535,3 +537,42 @@ def query_gradient(q: Tensor, k: Tensor, v: Tensor, o: Tensor, lse: Tensor, do: 
     p = torch.exp(q.double() @ k.double().T * scale - lse.double()[:, None])
     delta = (o.double() * do.double()).sum(dim=-1, keepdim=True)
     return ((p * (do.double() @ v.double().T - delta)) @ k.double() * scale).to(q.dtype)
+
+
+def append_kv(k: Tensor, v: Tensor, k_cache: Tensor, v_cache: Tensor, positions: Tensor) -> None:
+    """k[t] and v[t] become row positions[t] of the caches"""
+    k_cache[positions], v_cache[positions] = k, v
+
+
+def write_pages(k: Tensor, v: Tensor, k_cache: Tensor, v_cache: Tensor, slot_mapping: Tensor) -> None:
+    """k[t] and v[t] go to slot slot_mapping[t] of paged caches, nowhere if that is negative"""
+    paged_kv_cache_update(None, k, v, k_cache, v_cache, slot_mapping)
+
+
+def rope_and_cache(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    k_cache: Tensor,
+    v_cache: Tensor,
+    slot_mapping: Tensor,
+    positions: Tensor,
+    cos: Tensor,
+    sin: Tensor,
+) -> Tensor:
+    """q, turned; k, turned, and v into their slots of paged caches"""
+    return paged_kv_cache_update(q, k, v, k_cache, v_cache, slot_mapping, positions, cos, sin)[0]
+
+
+def merge_parts(parts: Tensor, lse: Tensor) -> Tensor:
+    """The mean of parts (rows, S, D), weighted by 2^lse (rows, S); zeros where all are 2^-inf"""
+    weights = torch.softmax(lse.double() * math.log(2), dim=-1).nan_to_num(0.0)
+    return (weights[..., None] * parts.double()).sum(dim=1).to(parts.dtype)
+
+
+def pack_keys(k: Tensor, k_cache: Tensor, slot_mapping: Tensor, scale: float) -> None:
+    """round(clamp(k[t] / scale)) into slot slot_mapping[t] of a packed cache of fp8 (pages, KH, D / x, page_size, x)"""
+    keep = slot_mapping >= 0
+    page, place = slot_mapping[keep] // k_cache.shape[3], slot_mapping[keep] % k_cache.shape[3]
+    rows = _to_cache(k[keep], k_cache, scale)
+    _storable(k_cache)[page, :, :, place] = rows.unflatten(-1, (-1, k_cache.shape[-1]))

@@ -12,7 +12,7 @@ from functools import cache
 import torch
 import triton
 
-from course_kernels._triton import dual_mode
+from course_kernels._triton import dual_mode, hooks
 
 
 @dataclass(frozen=True)
@@ -46,6 +46,11 @@ def active() -> dict[str, bool]:
     """Each engine by name, and whether this machine has it."""
     found = {"interpreter": dual_mode.is_interpreting(), "AMD compiler": True, "simulator": True}
     return {**found, "GPU": gpu() is not None}
+
+
+def launches() -> int:
+    """How many kernels were interpreted so far in this process; a difference counts those of a piece of code."""
+    return hooks.launches()
 
 
 def describe() -> str:

@@ -144,6 +144,15 @@ def test_an_argument_to_be_written_may_be_written():
     assert report.diagnosis.code == "constant-factor" and "argument 1 after the call" in str(report)
 
 
+def test_an_argument_that_stays_as_it_is_need_not_be_written():
+    nothing = replace(IN_PLACE.cases[0], name="zeros", make=lambda generator: (torch.zeros(40),))
+    exercise = replace(IN_PLACE, cases=(*IN_PLACE.cases, nothing))
+    careful = IN_PLACE_SOLUTION.replace("mask=offs < n)\n\n", "mask=(offs < n) & (x != 0))\n\n")
+    assert careful != IN_PLACE_SOLUTION
+    report = grade(exercise, careful)
+    assert report.passed, str(report)
+
+
 def test_inputs_keep_their_strides():
     case = Case("slice", lambda generator: (torch.zeros(4, 20)[:, :7],), 0, 0)
     about = {"title": "t", "stars": 1, "minutes": 1, "hints": ("", "", ""), "torch_may_finish": True}
