@@ -96,7 +96,8 @@ print(f"MI300X: from {ridge:.0f} on, arithmetic is the limit (in bfloat16)")
 #
 # ## Rung 1: one program, one result
 #
-# You know everything that the simplest kernel needs. It is the reduction of lesson 02, with two rows instead of one:
+# You know everything that the simplest kernel needs. It is the reduction of lesson 02, over the product of a row and a
+# column:
 
 
 # %%
@@ -197,7 +198,7 @@ walk[:2]
 # %% [markdown]
 # **Look.** The picture lays $A$ to the left of $C$ and $B$ above it, as you do on paper. The program that owns a tile
 # of $C$ walks along one band of $A$ and one of $B$. The numbers are its steps; the last of the five is cut short,
-# because 576 is 4.5 times 128. Scroll once: the next program loads the same band of $A$ again, and another one of $B$.
+# because 576 is 4.5 times 128. Scroll once: the next program loads the same band of $B$ again, with another one of $A$.
 #
 # Now check the formula. **Predict** the bytes for square tiles of 16, 32 and 64, a product of 128 x 128 x 128 in
 # float32:
@@ -247,7 +248,7 @@ by_hand = simulator.simulate(outer_products_kernel, (1, 1), arguments(a16, b16),
 by_dot = simulator.simulate(matmul_kernel, (1, 1), arguments(a16, b16), BLOCK_M=64, BLOCK_N=64, BLOCK_K=64)
 for name, run in (("outer products", by_hand), ("tl.dot", by_dot)):
     print(f"{name:14}  {run.instructions:6,} instructions of waves, of these {run.by_kind.get('matrix', 0)} matrix")
-assert by_hand.instructions > 20 * by_dot.instructions and by_dot.by_kind["matrix"] == 32
+assert by_hand.instructions > 10 * by_dot.instructions and by_dot.by_kind["matrix"] == 32
 
 # %% [markdown]
 # 32 instructions do the work of thousands. Each compute unit has [**matrix units**](#Glossary) beside the vector units,
@@ -410,12 +411,13 @@ for arch, dtype, side in cases:
         run = simulator.simulate(matmul_kernel, (1, 1), args, BLOCK_M=side, BLOCK_N=side, BLOCK_K=side, arch=arch)
         lds = run.lds
         print(f"{arch:7}  {str(dtype)[6:]:8}  {name:11}  {lds.cycles:10,}  {lds.conflicts:17,}  {run.compiled.lds:12,}")
-        assert lds.conflicts == 0 if (name, dtype) == ("(N, K)", torch.bfloat16) else lds.cycles > 0
+        assert lds.cycles > 0 and (lds.conflicts == 0 or arch != "gfx942" or name == "(K, N)")
 
 # %% [markdown]
 # **Look.** With $B$ stored as $(N, K)$, like every weight of the model, bfloat16 has no conflict at all: both operands
 # have their $k$ side by side, and so does the matrix unit. Stored as $(K, N)$, $B$ has to be turned on its way, which
-# costs instructions and a few conflicts. The bytes for gfx950 are more than the tiles need: that is padding.
+# costs instructions and a few conflicts. The bytes for gfx950 are more than the tiles need: that is padding. (All this
+# is Triton 3.9. In 3.6 there was no padding on gfx950, and both layouts had conflicts.)
 #
 # The last line is a warning. Radeon in float32 has no matrix unit, and there the friendly layout becomes the bad one:
 # two thirds of the cycles are lost. Such a thing never shows in the results. Count.
@@ -447,7 +449,8 @@ def strip(arch, num_stages):
 strips = {stages: strip("gfx942", stages) for stages in (1, 2)}
 for stages, text in strips.items():
     print(f"num_stages={stages}  {text}")
-assert strips[1].count("M") == strips[2].count("M") and strips[2].index("M") > strips[2].index("wG")
+assert strips[1].count("M") == strips[2].count("M")
+assert strips[1].partition("M")[0].count("G") == 4 < strips[2].partition("M")[0].count("G")
 
 # %% [markdown]
 # **Look.** Above, each GGGG is followed by writes of what it loaded, so everybody waits for memory, four times. Below,
@@ -463,7 +466,8 @@ print(mi350)
 assert "M" in mi350
 
 # %% [markdown]
-# There is none. Its loads can go from memory into LDS directly, without registers in between.
+# There is none. Its loads can go from memory into LDS directly, without registers in between. (Triton does so from 3.8
+# on.)
 #
 # What does a stage cost? Every step that is under way needs a place for its two tiles. **Predict**: from which number
 # of stages on does a tile of 128 x 128 x 64 in bfloat16 no longer fit into the 64 KiB of LDS of an MI300X?
@@ -803,15 +807,8 @@ with trace() as launch:
     y = course_kernels.conv2d(image, filters, padding=1)
 torch.testing.assert_close(y, torch.nn.functional.conv2d(image, filters, padding=1), atol=1e-3, rtol=1e-3)
 times = launch.times("x_ptr").reshape(14, 14, 32)
-print(
-    "a corner is read",
-    times[0, 0, 0],
-    "times, an edge",
-    times[0, 7, 0],
-    "times, an inner pixel",
-    times[7, 7, 0],
-    "times",
-)
+corner, edge, inner = times[0, 0, 0], times[0, 7, 0], times[7, 7, 0]
+print(f"a corner is read {corner} times, an edge {edge} times, an inner pixel {inner} times")
 unfolded = 2 * 9 * image.nbytes
 print(f"im2col would write and read {unfolded:,} bytes; the image has {image.nbytes:,}")
 
@@ -821,8 +818,8 @@ print(f"im2col would write and read {unfolded:,} bytes; the image has {image.nby
 #
 # ## On real hardware
 #
-# The least time, for gate and up with 2048 tokens, and for a large square. Both are drawn at the roof: nothing was
-# measured.
+# The least time, for gate and up with one token and with 2048, and for a large square. All are drawn at the roof:
+# nothing was measured.
 
 # %% tags=["nbval-ignore-output"]
 points = []
@@ -847,7 +844,8 @@ draw.roofline(points, "MI300X", unit="bf16")
 # | Triton | 59 | 271 | 934 | 1091 | 1086 |
 # | hipBLASLt | 168 | 640 | 1433 | 1575 | 1579 |
 #
-# Two thirds of the library, at best. On the NVIDIA H200 the course's kernel, beside PyTorch's library (cuBLAS):
+# About seven tenths of the library, at best. On the NVIDIA H200 the course's kernel, beside PyTorch's library (cuBLAS).
+# It is another run than the search above, timed in another way, so the same tile differs by up to a tenth:
 
 # %% tags=["nbval-ignore-output"]
 standings = bench.stored("matmul", "1024 x 1024 x 1024", "4096 x 4096 x 4096", "8192 x 8192 x 8192", "16 x 4096 x 4096")
