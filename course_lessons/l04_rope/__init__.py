@@ -1,3 +1,3 @@
-"""RoPE in every layout: pairs, strides, positions, packed sequences, angles, in-place hazards; fused QKV split."""
+"""Rotation as geometry, two pair styles, strides and positions, packed sequences, angles, in-place hazards; QKV split."""
 
 MINUTES = 40  # of reading, without the exercises

@@ -51,6 +51,11 @@ print("positions  ", positions[:6].tolist(), "...")
 print("calls      ", llm.count_calls()["split_qkv_rope"], "in each forward pass")
 
 # %% [markdown]
+# ```
+# one row:   | Q0 | Q1 | ... | Q8 | K0 | K1 | K2 | V0 | V1 | V2 |     15 heads of 64 elements
+# column:    0                   576            768            960
+# ```
+#
 # Nine heads of queries share three heads of keys and values: each head of keys serves three of queries. That is
 # [**grouped-query attention**](#Glossary) (GQA). It makes the keys and values, which a model must remember for all
 # earlier tokens, three times smaller. Models with as many key heads as query heads are called [**MHA**](#Glossary),
@@ -409,7 +414,7 @@ draw.token_layouts([4, 2, 3])
 #   habit.
 # - [**sbhd**](#Glossary): sequence, batch, heads, D. First all first tokens. Megatron's habit.
 # - [**thd**](#Glossary): tokens, heads, D. Sequences packed without padding. Where they begin is in
-#   [`cu_seqlens`](#Glossary), *cumulative sequence lengths*. Servers do this, since their requests have all lengths.
+#   [**cu_seqlens**](#Glossary), *cumulative sequence lengths*. Servers do this, since their requests have all lengths.
 #
 # A program needs two numbers: **where** its token lies, and at **which position** it stands. Keep them apart, and one
 # kernel does everything. Where it lies, strides say. Which position, a tensor of [**positions**](#Glossary) says, with
@@ -630,10 +635,10 @@ with trace() as four:
 four.picture("qkv_ptr", kind="load")
 
 # %% [markdown]
-# **Look.** Rows are tokens, columns the 960 elements of a row. A program has heads of one kind only, so nobody has to
-# ask element by element whether to turn. The grid has a second axis that counts blocks of heads: the first ones belong
-# to Q, then come those of K, then those of V. A program finds out by comparing its number with two limits. Every wave
-# of a program takes the same branch, so the `if` costs a few scalar instructions.
+# **Look.** Rows are tokens, columns the 960 elements of a row. The second axis of the grid counts heads: programs (0,
+# 0) to (0, 8) take the queries of token 0, the next three its keys, the last three its values. A program finds out
+# which by comparing its number with two limits. So it has heads of one kind only, and nobody has to ask element by
+# element whether to turn. Every wave of a program takes the same branch, so the `if` costs a few scalar instructions.
 #
 # (For more tokens a program takes several heads. For four, one each keeps more compute units busy.) One careful word
 # about bytes: cutting and turning *together* hardly saves any. Three perfect kernels, for Q, K and V, would read only
@@ -765,9 +770,9 @@ print("right, in place:", torch.allclose(x, expected, atol=1e-5))
 # The rule: **in place is safe when each element is read and written by the same lane only, and read before it is
 # written.** Pairs have that property by themselves, if you let a lane own the pair.
 #
-# Two more hazards of the kind. An in-place kernel may not be *autotuned* (lesson 03): that runs it many times on the
-# same data, and each run turns once more. Triton's `restore_value=` exists for that. And PyTorch may need the old
-# values for a gradient. The course's `rope` writes in place only where you ask for it, `inplace=True`.
+# Two more hazards of the kind. An in-place kernel must not be [autotuned](03_fused_activations.ipynb#Glossary) without
+# `restore_value=`: each trial turns the same data once more. And PyTorch may need the old values for a gradient. The
+# course's `rope` writes in place only where you ask for it, `inplace=True`.
 #
 # ### And backwards?
 #
