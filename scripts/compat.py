@@ -4,8 +4,9 @@ Each version is laid over the environment that runs this script: its wheel, and 
 into a folder under .venv-compat/ that stands first on the path. Results are kept in course_lab/build/compat.json and
 shown as a table in README.md.
 
-    python scripts/compat.py              # all versions
-    python scripts/compat.py 3.6.0        # one, and keep what is known of the others
+    python scripts/compat.py                     # everything, two suites at a time
+    python scripts/compat.py 3.6.0               # one version, and keep what is known of the others
+    python scripts/compat.py 3.6.0 3.9.0 trace   # one suite on two versions
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 import xml.etree.ElementTree as ElementTree
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
@@ -27,6 +30,7 @@ from course_lab.build import compat, pages
 ROOT = Path(__file__).resolve().parents[1]
 OVERLAYS = ROOT / ".venv-compat"
 SECONDS = 3600  # for one suite on one version
+AT_ONCE = min(2, os.cpu_count() or 1)  # each takes a core, and 2 GB at times
 NOT_TIMED = "not takes_less_than"  # tests of speed say nothing about a version
 
 VERSIONS = {"3.6.0": ["numpy>=2.0,<2.4"], "3.7.1": [], "3.8.0": [], "3.9.0": []}  # Triton: what else it needs
@@ -46,12 +50,12 @@ SUITES = {  # heading of a column: arguments for pytest, in the root of the repo
 
 
 def main(arguments: list[str]) -> int:
-    unknown = [version for version in arguments if version not in VERSIONS]
+    unknown = [word for word in arguments if word not in VERSIONS and word not in SUITES]
     if unknown:
-        print(f"Unknown: {', '.join(unknown)}. Known are {', '.join(VERSIONS)}.", file=sys.stderr)
+        print(f"Unknown: {', '.join(unknown)}. Known are {', '.join((*VERSIONS, *SUITES))}.", file=sys.stderr)
         return 2
-    for version in arguments or VERSIONS:
-        run_version(version)
+    suites = [name for name in SUITES if name in arguments] or list(SUITES)
+    run([version for version in VERSIONS if version in arguments] or list(VERSIONS), suites)
     results = compat.stored()
     for path, text in pages.pages():
         path.write_text(text, encoding="utf-8")
@@ -62,22 +66,37 @@ def main(arguments: list[str]) -> int:
 # ---- running ---------------------------------------------------------------------------------------------------------
 
 
-def run_version(version: str) -> None:
-    """Run every suite on one version of Triton and keep the results."""
-    overlay = make_overlay(version)
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (*overlay, ROOT))), "OMP_NUM_THREADS": "1"}
-    row = {"about": about(environment), "suites": {}}
-    if row["about"]["triton"] != version:
-        raise SystemExit(f"Triton {row['about']['triton']} was imported instead of {version}.")
-    for name, arguments in SUITES.items():
-        if name == "notebooks" and version not in NOTEBOOKS_ON:
-            continue
-        row["suites"][name] = run_suite(arguments, environment)
-        print(f"Triton {version}, {name}: {compat.cell(row['suites'][name])}", flush=True)
-        for failure in row["suites"][name]["failures"]:
-            print(f"    {failure}", flush=True)
-    results = {**compat.stored(), version: row}
+def run(versions: list[str], suites: list[str]) -> None:
+    """Run the suites on these versions of Triton, and keep each result as soon as it is there."""
+    environments = {version: environment_of(version) for version in versions}
+    seen = {version: about(environment) for version, environment in environments.items()}
+    for version in versions:
+        if seen[version]["triton"] != version:
+            raise SystemExit(f"Triton {seen[version]['triton']} was imported instead of {version}.")
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        jobs = {
+            pool.submit(run_suite, version, name, environments[version]): (version, name)
+            for name in reversed(suites)  # the last ones are the longest
+            for version in versions
+            if name != "notebooks" or version in NOTEBOOKS_ON
+        }
+        for job in as_completed(jobs):
+            version, name = jobs[job]
+            keep(version, seen[version], name, job.result())
+
+
+def keep(version: str, versions: dict[str, str], name: str, result: dict) -> None:
+    """Put a result into the file, beside those of other versions and of suites that were not run now."""
+    results = compat.stored()
+    suites = {**results.get(version, {"suites": {}})["suites"], name: result}
+    results[version] = {"about": versions, "suites": {name: suites[name] for name in SUITES if name in suites}}
     compat.STORED.write_text(json.dumps({v: results[v] for v in VERSIONS if v in results}, indent=1) + "\n")
+
+
+def environment_of(version: str) -> dict[str, str]:
+    """The environment variables of a process that sees this Triton."""
+    path = os.pathsep.join(map(str, (*make_overlay(version), ROOT)))
+    return {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
 
 
 def make_overlay(version: str) -> list[Path]:
@@ -107,7 +126,16 @@ def about(environment: dict[str, str]) -> dict[str, str]:
     return {**versions, "python": platform.python_version(), "date": datetime.now(UTC).strftime("%Y-%m-%d")}
 
 
-def run_suite(arguments: list[str], environment: dict[str, str]) -> dict:
+def run_suite(version: str, name: str, environment: dict[str, str]) -> dict:
+    """Run one suite on one version, and say how it went."""
+    started = time.monotonic()
+    result = run_tests(SUITES[name], environment)
+    lines = [f"Triton {version}, {name}: {compat.cell(result)} in {time.monotonic() - started:.0f} s"]
+    print("\n    ".join([*lines, *result["failures"]]), flush=True)
+    return result
+
+
+def run_tests(arguments: list[str], environment: dict[str, str]) -> dict:
     """Numbers of tests that passed, failed and were skipped, and the names of those that failed."""
     paths = [str(p.relative_to(ROOT)) for a in arguments if "*" in a for p in sorted(ROOT.glob(a))]
     plain = [a for a in arguments if "*" not in a]

@@ -86,8 +86,51 @@ def test_an_overlay_that_could_not_be_made_leaves_nothing_behind(monkeypatch, tm
 
 def test_a_suite_that_writes_no_report_has_failed_with_what_it_said(tmp_path, monkeypatch):
     monkeypatch.setattr(compat, "ROOT", tmp_path)
-    result = compat.run_suite(["no_such_folder"], {"PATH": ""})
+    result = compat.run_tests(["no_such_folder"], {"PATH": ""})
     assert result["failed"] >= 1 and result["failures"]
+
+
+@pytest.fixture
+def pretended(monkeypatch, tmp_path):
+    """Runs that only say what would be run, two at a time; results go into a file of the test's own."""
+    ran = []
+
+    def run_suite(version, name, environment):
+        ran.append((version, name))
+        return {"passed": len(ran), "failed": 0, "skipped": 0, "failures": []}
+
+    facts = {"torch": "2", "numpy": "2", "python": "3", "date": "today"}
+    monkeypatch.setattr(compat, "run_suite", run_suite)
+    monkeypatch.setattr(compat, "environment_of", lambda version: {"version": version})
+    monkeypatch.setattr(compat, "about", lambda environment: {"triton": environment["version"], **facts})
+    monkeypatch.setattr(compat.pages, "pages", list)
+    monkeypatch.setattr(shown, "STORED", tmp_path / "compat.json")
+    return ran
+
+
+def test_everything_is_run_the_longest_suites_first(pretended):
+    assert compat.main([]) == 0
+    assert len(pretended) == 4 * 6 + 2 and set(pretended[:2]) == {("3.6.0", "notebooks"), ("3.9.0", "notebooks")}
+    assert list(shown.stored()) == list(compat.VERSIONS)
+    assert list(shown.stored()["3.9.0"]["suites"]) == list(compat.SUITES)
+    assert "notebooks" not in shown.stored()["3.7.1"]["suites"]
+
+
+def test_one_suite_on_one_version_leaves_what_is_known_of_the_others(pretended):
+    compat.main(["3.6.0", "3.8.0", "trace"])
+    compat.main(["engines", "3.8.0"])
+    assert pretended[-1] == ("3.8.0", "engines") and len(pretended) == 3
+    assert {version: list(row["suites"]) for version, row in shown.stored().items()} == {
+        "3.6.0": ["trace"],
+        "3.8.0": ["engines", "trace"],
+    }
+
+
+def test_another_triton_than_the_wanted_one_ends_the_run(pretended, monkeypatch):
+    monkeypatch.setattr(compat, "about", lambda environment: {"triton": "3.9.0"})
+    with pytest.raises(SystemExit, match=r"Triton 3\.9\.0 was imported instead of 3\.6\.0"):
+        compat.main(["3.6.0"])
+    assert pretended == []
 
 
 def test_an_unknown_version_is_refused(capsys):
