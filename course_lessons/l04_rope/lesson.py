@@ -410,11 +410,11 @@ except IndexError as error:
 draw.token_layouts([4, 2, 3])
 
 # %% [markdown]
-# - [**bshd**](#Glossary): batch, sequence, heads, D. One sequence after the other, padded to the longest. PyTorch's
-#   habit.
+# - [**bshd**](#Glossary): batch, sequence, heads, D. One sequence after the other, padded to the longest: what a
+#   projection makes of a batch. (PyTorch's attention wants heads before tokens, bhsd. That is a view of it.)
 # - [**sbhd**](#Glossary): sequence, batch, heads, D. First all first tokens. Megatron's habit.
 # - [**thd**](#Glossary): tokens, heads, D. Sequences packed without padding. Where they begin is in
-#   [**cu_seqlens**](#Glossary), *cumulative sequence lengths*. Servers do this, since their requests have all lengths.
+#   [**cu_seqlens**](#Glossary), *cumulative sequence lengths*. Servers do this, since no two requests are equally long.
 #
 # A program needs two numbers: **where** its token lies, and at **which position** it stands. Keep them apart, and one
 # kernel does everything. Where it lies, strides say. Which position, a tensor of [**positions**](#Glossary) says, with
