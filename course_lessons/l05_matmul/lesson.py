@@ -2,7 +2,7 @@
 # # 05 Matmul
 #
 # So far bytes were all that counted. An addition or a norm has finished its arithmetic long before its data have
-# arrived. A product of matrices is different: it uses each number many times, and GPUs have units for nothing else.
+# arrived. A product of matrices is different: it uses each number many times, and GPUs have special units for it.
 # Nearly all arithmetic of a language model happens there.
 #
 # You need lessons 01 and 02: program, tile, mask, reduction, LDS. It takes about 40 minutes, without the exercises.
@@ -10,7 +10,7 @@
 # **In doing so, you will learn**
 #
 # - why a program computes a tile, and what its size decides
-# - what `tl.dot` becomes on four AMD GPUs, and which lane holds what
+# - what `tl.dot` becomes on five AMD GPUs, and which lane holds what
 # - what LDS and its banks do in a product, and how loads are started early
 # - in which order a GPU of eight dies should take its tiles
 # - what to fuse behind a product, how to search for a tile, and when to call the vendor's library instead
@@ -139,7 +139,8 @@ for name, matrix in stored.items():
 
 # %% [markdown]
 # Two lines against 32. (Rows of this corner are 16 numbers long, so two of them share a line. With the real width each
-# number would have a line of its own.) The tile cures this too.
+# number would have a line of its own.) A tile has two sides, and lanes can walk along whichever of them has stride 1.
+# So it cures this too; you will see that counted in rung 4.
 #
 # ## Rung 2: one program, one tile
 #
@@ -185,8 +186,8 @@ def matmul(a, b, BLOCK_M=64, BLOCK_N=64, BLOCK_K=64):
 
 # %% [markdown]
 # (`input_precision` is for later.) In the last step columns of `a` and rows of `b` are missing, and both are loaded as
-# 0. One zero would do for the sum, if the other factor were a number. But past the end of a matrix lies anything, and 0
-#    times NaN is NaN. Run it on the real thing, the first 96 outputs:
+# zeros. A single zero would do for the sum, if the other factor were a number. But past the end of a matrix lies
+# anything, and zero times NaN is NaN. Run it on the real thing, the first 96 outputs:
 
 # %%
 with trace() as launch:
@@ -402,22 +403,23 @@ for name, words in (("a row", lanes), ("a column", 32 * lanes), ("a column, rows
 # on the GPU. How well? The simulator counts each access:
 
 # %% tags=["nbval-ignore-output"]
-print("arch     dtype     b stored as  LDS cycles  lost to conflicts  bytes of LDS")
+print("arch     dtype     b stored as  lines loaded  LDS cycles  lost to conflicts  bytes of LDS")
 cases = [("gfx942", torch.bfloat16, 64), ("gfx950", torch.bfloat16, 64), ("gfx1100", torch.float32, 32)]
 for arch, dtype, side in cases:
     for name in ("(K, N)", "(N, K)"):
         p, q = (operand[:side, :side].to(dtype) for operand in (a16, b16))
         args = arguments(p, q.contiguous() if name == "(K, N)" else q.T.contiguous().T)
         run = simulator.simulate(matmul_kernel, (1, 1), args, BLOCK_M=side, BLOCK_N=side, BLOCK_K=side, arch=arch)
-        lds = run.lds
-        print(f"{arch:7}  {str(dtype)[6:]:8}  {name:11}  {lds.cycles:10,}  {lds.conflicts:17,}  {run.compiled.lds:12,}")
+        lds, row = run.lds, f"{arch:7}  {str(dtype)[6:]:8}  {name:11}  {run.loads.lines:12}"
+        print(f"{row}  {lds.cycles:10,}  {lds.conflicts:17,}  {run.compiled.lds:12,}")
         assert lds.cycles > 0 and (lds.conflicts == 0 or arch != "gfx942" or name == "(K, N)")
 
 # %% [markdown]
-# **Look.** With $B$ stored as $(N, K)$, like every weight of the model, bfloat16 has no conflict at all: both operands
-# have their $k$ side by side, and so does the matrix unit. Stored as $(K, N)$, $B$ has to be turned on its way, which
-# costs instructions and a few conflicts. The bytes for gfx950 are more than the tiles need: that is padding. (All this
-# is Triton 3.9. In 3.6 there was no padding on gfx950, and both layouts had conflicts.)
+# **Look.** Memory delivers the same lines whichever way $B$ is stored. In LDS there is a difference. With $B$ as
+# $(N, K)$, like every weight of the model, bfloat16 has no conflict at all: both operands have their $k$ side by side,
+# and so does the matrix unit. Stored as $(K, N)$, $B$ has to be turned on its way, which costs instructions and a few
+# conflicts. The bytes for gfx950 are more than the tiles need: that is padding. (All this is Triton 3.9. In 3.6 there
+# was no padding on gfx950, and both layouts had conflicts.)
 #
 # The last line is a warning. Radeon in float32 has no matrix unit, and there the friendly layout becomes the bad one:
 # two thirds of the cycles are lost. Such a thing never shows in the results. Count.
@@ -568,9 +570,9 @@ _, neighbours_apart = in_order(8, 16, GROUP_M=8, XCDS=1)
 draw.tile_walk(neighbours_apart, at_once=16, xcds=8, xcd=0)
 
 # %% [markdown]
-# One row of $C$: just what the bands were meant to avoid. Every eighth program has the same row. So first undo the
-# dealing. That is what `deal` is for: program 0, 8, 16, ... shall get tiles 0, 1, 2, ... of the order. With `XCDS=8`
-# and bands of 4:
+# One row of $C$: just what the bands were meant to avoid. In bands of eight rows, every eighth program has the same
+# row. So first undo the dealing. That is what `deal` is for: program 0, 8, 16, ... shall get tiles 0, 1, 2, ... of the
+# order. With `XCDS=8` and bands of 4:
 
 # %%
 _, together = in_order(8, 16, GROUP_M=4, XCDS=8)
@@ -605,8 +607,8 @@ for GROUP_M in (1, 4, 8):
 # **Why.** Bands alone make it *worse* on eight dies (2.8 instead of 5.9), and so does the remap alone. Only both
 # together are better than neither. On a GPU with one L2, such as a Radeon or the MI210, bands alone are right. This is
 # a count of loads, not a time: how much of it you feel depends on how busy memory is. On the NVIDIA H200, the order
-# hardly matters; here are the figures that the course measured there, for the same kernel and tile at 8192 x 8192 x
-# 8192:
+# hardly matters; here are the figures that the course measured there, for its own kernel with tiles of 128 x 128, at
+# 8192 x 8192 x 8192:
 
 # %% tags=["nbval-ignore-output"]
 groups = bench.stored("groups", gpu="H200")
@@ -659,6 +661,10 @@ def deal(pid, programs, XCDS: tl.constexpr):
     return die * (programs // XCDS) + tl.minimum(die, programs % XCDS) + nth
 
 
+c, _ = in_order(5, 5, GROUP_M=4, XCDS=8)
+print("5 x 5 tiles:", "right" if (c == 16).all() else "WRONG")
+
+
 # %% [markdown]
 # Whoever renames tiles must prove that each tile gets exactly one name. That takes a few lines, for *every* number of
 # programs, and no kernel:
@@ -697,13 +703,14 @@ with trace() as fused:
     y = course_kernels.matmul(x64, w64, activation="silu")
 saved = product.ledger().bytes + activation.bytes - fused.ledger().bytes
 print(f"saved: {saved:,} bytes, {saved / y.nbytes:.0f} times the result, and one launch")
+print(f"for 2048 x 3072 results: {2 * 2 * 2048 * 3072 / 1e6:.0f} MB")
 truth = torch.nn.functional.silu(x64.double() @ w64.double())
 for name, result in (("two kernels", separate), ("fused", y)):
     print(f"{name:11}  mean error {(result.double() - truth).abs().mean():.1e}")
 
 # %% [markdown]
-# Reading $C$ and writing it: twice its bytes, 25 MB for 2048 tokens. The fused result is also more accurate, because it
-# is rounded once instead of twice.
+# Reading $C$ and writing it: twice its bytes. The fused result is also more accurate, because it is rounded once
+# instead of twice.
 #
 # SmolLM2's MLP needs a little more. Its activation multiplies the SiLU of one half of the columns by the other half.
 # The two columns that belong together are 1536 apart, in the tiles of two different programs. So one program must
@@ -778,8 +785,14 @@ assert 200 > max(found)[1] >= 64
 # that there is published experience. aiter, AMD's own library, ships with `256 x 256 x 64`, 8 waves and 2 stages for
 # large bfloat16 products on the MI300X, and `matrix_instr_nonkdim=16`, which asks for the MFMA of 16 x 16 instead of 32
 # x 32. AMD's workload guide says why: the small one usually wins on the MI300X, because it needs less power. The
-# table's winner is the same tile.
-#
+# table's winner is the same tile. You can ask for the small one too:
+
+# %% tags=["nbval-ignore-output"]
+small = amd_report(matmul_kernel, *large, BLOCK_M=64, BLOCK_N=64, BLOCK_K=64, matrix_instr_nonkdim=16, arch="gfx942")
+print(small.matrix)
+assert all("16x16x16" in shape for shape in small.matrix)
+
+# %% [markdown]
 # ## Convolution is a matmul
 #
 # A two-dimensional convolution slides a window of, say, 3 x 3 pixels over an image of $C$ channels. Each output pixel
@@ -832,7 +845,8 @@ for name, (m, n, k) in {
 draw.roofline(points, "MI300X", unit="bf16")
 
 # %% [markdown]
-# Nobody gets to the flat roof. With all matrix units at work the chip runs into its power limit, and its clock falls.
+# Number 1 stands on the slope: with one token memory is the limit, and no tile changes that. The others stand under the
+# flat roof. Nobody gets there. With all matrix units at work the chip runs into its power limit, and its clock falls.
 # AMD measured at most 708 TFLOP/s in bfloat16 on the MI300X, 54 % of the peak, with its own library at its best
 # (*Measuring Max-Achievable FLOPs, part 2*, ROCm blog). So 54 % of the data sheet *is* the practical roof.
 #
