@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 
-from course_lab import source
+from course_lab import draw, source
 from course_lab.lessons import Lesson, LessonError
 from course_lab.mutants import MutantError, apply
 
@@ -107,6 +107,8 @@ def _specs(lesson: Lesson) -> Iterator[str]:
     for exercise in lesson.exercises:
         if len(exercise.hints) != HINTS:
             yield f"Exercise {exercise.number} has {len(exercise.hints)} hints; it needs exactly {HINTS}."
+        if exercise.picture and exercise.picture not in draw.__all__:
+            yield f"Exercise {exercise.number} asks for the picture {exercise.picture!r}, which course_lab.draw lacks."
 
 
 def _mutants(lesson: Lesson) -> Iterator[str]:

@@ -308,6 +308,7 @@ def test_check_notices_a_missing_notebook_and_another_layout(fake_course):
         ("spec.py", '"90.2"', '"91.2"', "has an exercise 91.2: number it 90.1"),
         ("spec.py", "EXERCISES = (", "EXERCISES = (1 / 0,", "can't be imported: ZeroDivisionError"),
         ("spec.py", '"How many programs?", ', "", "hints"),
+        ("spec.py", 'kind="repair"', 'kind="repair", picture="tile_wlak"', "asks for the picture 'tile_wlak'"),
         ("mutants.py", '_mutants("2 * x")', '_mutants("2 * x")[:3]', "Exercise 90.1 has 3 mutants; it needs 5"),
         ("mutants.py", "x.numel() // 128", "triton.cdiv(x.numel(), 128)", "mutant 'grid rounds down' changes nothing"),
         ("mutants.py", '"90.2"', '"90.3"', "has mutants of exercise 90.3, which spec.py lacks"),
