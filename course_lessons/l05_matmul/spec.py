@@ -326,6 +326,7 @@ _ORDER = Exercise(
     stars=2,
     minutes=15,
     entry="ordered_matmul",
+    picture="tile_walk",
     reference=reference.matmul,
     kind="repair",
     cases=(

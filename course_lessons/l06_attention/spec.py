@@ -520,6 +520,7 @@ _PREFILL = Exercise(
     stars=3,
     minutes=30,
     entry="prefill_attention",
+    picture="causal_map",
     reference=reference.prefill_attention,
     max_launches=1,
     cases=(
