@@ -55,7 +55,7 @@ def second_opinion(payload: dict[str, Any], tree: ast.Module, runs: list[CaseRun
         return Opinion(note=f"Right on a simulated {gpu} as well, but take care: {strange[0]}")
     silent = next((run.seen["error"]["message"] for run in done if run.seen["error"]), "")
     if silent or len(done) < len(again):
-        why = (silent or outcome.error.message).partition(". ")[0]
+        why = (silent or outcome.error.message).partition(". ")[0].rstrip(".")
         return Opinion(note=f"Not tried on a simulated {gpu}: {why}.")
     return Opinion(note=f"Right on a simulated {gpu} as well ({len(done)} of {len(runs)} cases tried).")
 

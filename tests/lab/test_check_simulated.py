@@ -206,3 +206,14 @@ def simulated_cases(exercise):
 
     launched = {"launches": [{"mine": True}], "error": None}
     return [replace(run, seen=launched) for run in make_runs(exercise)]
+
+
+def test_what_the_compiler_refuses_is_told_with_the_learners_line():
+    outside = DOUBLE_SOLUTION.replace("@triton.jit", "TWO = 2\n\n@triton.jit").replace("x * 2", "x * TWO")
+    report = grade(DOUBLE, outside, card=True)
+    assert report.passed
+    assert report.note.startswith(
+        "Not tried on a simulated MI300X: double_kernel does not compile for AMD: line 8, `tl"
+    )
+    assert "a kernel cannot read the global variable TWO" in report.note and not report.note.endswith("..")
+    assert "  ! double_kernel does not compile for AMD: line 8" in report.card.text
