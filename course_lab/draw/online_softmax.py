@@ -48,7 +48,11 @@ class _Row:
 
     @property
     def power(self) -> str:
-        return f"{_POWERS[self.base]}(x - max)"
+        return f"{_POWERS[self.base]}({self.value} - max)"
+
+    @property
+    def value(self) -> str:
+        return "x" if self.what == "elements" else "score"
 
     def name(self, place: int) -> str:
         return f"{self.what[:-1]} {self.first + place}"
@@ -271,7 +275,7 @@ def _picture(step: _Step, values: np.ndarray, low: float, high: float) -> svg.Pi
     now = np.zeros(len(values), bool)
     now[step.places] = True
     heights = np.clip((values - low) / (high - low), 0, 1)
-    _bars(canvas, _TOP, _VALUES, heights, now, step.row, "x")
+    _bars(canvas, _TOP, _VALUES, heights, now, step.row, step.row.value)
     level = _draw_maximum(canvas, step.after[0], low, high, f'style="stroke:{_MAX};stroke-width:2"')
     canvas.text(canvas.width - _RIGHT + 6, level + 4, f"max {step.after[0]:.3g}", "s")
     if math.isfinite(step.before[0]) and step.before[0] != step.after[0]:

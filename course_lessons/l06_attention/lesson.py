@@ -33,8 +33,8 @@ llm = model.load(device="cpu")  # on the CPU, so that every launch below can be 
 #
 # [**Attention**](#Glossary) is the only place where one token of SmolLM2 learns of another. Each token asks with a
 # *query*, each token answers with a *key* and a *value*. How well query $i$ fits key $j$ is a number, the
-# [**score**](#Glossary). A token takes a mean of all values, weighted by its scores. Here is what the attention of
-# layer 1 gets while the model reads *What is the capital of France?*
+# [**score**](#Glossary). A token takes a weighted mean of all values: the larger the score, the larger the weight. Here
+# is what the attention of layer 1 gets while the model reads *What is the capital of France?*
 
 # %%
 call = llm.activations("layers.1.attention")
@@ -74,8 +74,9 @@ for tokens in (37, 128, 512):
     many_q, many_k, many_v = (torch.randn(heads, tokens, 64) for heads in (9, 3, 3))
     with eager.count() as ops:
         composed(many_q, many_k, many_v)
-    print(f"{tokens:4} tokens: {ops.kernels} kernels, {ops.bytes / necessary(tokens):5.1f} times the necessary bytes")
-assert ops.kernels >= 6 and 15 < ops.bytes / necessary(512) < 40
+    factor = ops.bytes / necessary(tokens)
+    print(f"{tokens:4} tokens: {ops.kernels} kernels, {factor:5.1f} times the necessary bytes")
+assert ops.kernels >= 6 and 15 < factor < 40
 ops
 
 # %% [markdown]
@@ -85,13 +86,14 @@ ops
 
 # %%
 for tokens in (37, 2048, 8192, 131072):
-    matrix = 9 * tokens**2 * 4
-    print(f"{tokens:7,} tokens: q, k, v, o {necessary(tokens) / 1e6:8.1f} MB   scores {matrix / 1e6:12,.1f} MB")
+    megabytes, pairs = necessary(tokens) / 1e6, 9 * tokens**2 * 4 / 1e6
+    print(f"{tokens:7,} tokens: q, k, v, o {megabytes:6.1f} MB   scores {pairs:9,.1f} MB")
 
 # %% [markdown]
-# At 8192 tokens, the longest prompt that SmolLM2 takes, the scores of one layer have 2.4 GB, and the operations walk
-# over them half a dozen times. At 131,072 tokens, which others advertise, they do not fit into any GPU at all. Yet
-# nobody wants the scores. They are only a way to get from 50 MB to 50 MB.
+# At 8192 tokens, the longest prompt that SmolLM2 takes, the scores of one layer have 2.4 GB, and the operations move
+# such a matrix eight times: the first product writes it, scale, mask and softmax read and write it, the last product
+# reads it. At 131,072 tokens, which others advertise, they do not fit into any GPU at all. Yet nobody wants the scores.
+# They are only a way to get from 50 MB to 50 MB.
 #
 # ## The idea on paper
 #
@@ -103,8 +105,9 @@ for tokens in (37, 2048, 8192, 131072):
 # The first and the last are matrix products, $S = Q K^T / \sqrt D$ and $O = P V$, and lesson 05 taught you those:
 # tiles, `tl.dot`, an [accumulator](05_matmul.ipynb#Glossary). The one in the middle is the [**softmax**](#Glossary). It
 # turns a row of scores into weights that are positive and add up to 1. And it is in the way. $p_{ij}$ needs the sum
-# over the *whole* row, so no weight is known before the last key has been seen. A tile of 128 queries and 8192 keys
-# would take 4 MB of registers. A compute unit has 512 KB.
+# over the *whole* row, so no weight is known before the last key has been seen. The scores of 128 queries and 8192 keys
+# would take 4 MB of registers. A compute unit of an MI300X has 512 KB (four SIMDs with 512 registers for each of 64
+# lanes, 4 bytes each).
 #
 # In lesson 02 a row that was too long was walked twice. Here each walk means to compute all the scores again. Can it be
 # done in one? First the softmax alone, then one walk, then the two products around it.
@@ -162,9 +165,9 @@ print(f"lowest score in layer 18: {(q18 @ k18.repeat_interleave(3, dim=1).mT / 8
 # serves both. With zeros the 24 idle lanes take part. On `torch.randn` they add 1.3 % to the sum. The weights are so
 # small that a tolerance of 1e-2, common in tests of half precision, does not see it. With scores around -20 the zeros
 # are the largest "scores" of the row, and take nearly everything. And scores like that exist: one layer of SmolLM2 has
-# some around -51.
+# one of -54.
 #
-# Two lessons for testing a softmax: **a row adds up to 1**, and scores far below zero belong into the test.
+# Two lessons for testing a softmax: **a row adds up to 1**, and scores far below zero belong in the test.
 #
 # ## Rung 2: one walk
 #
@@ -231,8 +234,8 @@ frames
 # $$ o = \frac{1}{l} \sum_j e^{s_j - m} \, v_j $$
 #
 # So it can be kept in the same way. Hold an accumulator, and when the maximum rises, multiply it by the same factor as
-# $l$. Divide by $l$ once, at the very end. Nothing else is left of the scores (Dao and others, *FlashAttention*, 2022;
-# the division at the end is from *FlashAttention-2*, 2023).
+# $l$. Divide by $l$ once, at the very end. No score is kept (Dao and others, *FlashAttention*, 2022; the division at
+# the end is from *FlashAttention-2*, 2023).
 #
 # A program takes `BLOCK_M` queries of one head, and walks over all keys, `BLOCK_N` at a time. Each of its queries has a
 # maximum and a sum of its own: `row_max` and `row_sum` are blocks of `BLOCK_M` numbers, `[:, None]` makes a column of
@@ -262,7 +265,7 @@ def tiled_kernel(
         k = tl.load(k_ptr + offs_n[:, None] * D + offs_d, mask=mask_n[:, None], other=0.0)
         v = tl.load(v_ptr + offs_n[:, None] * D + offs_d, mask=mask_n[:, None], other=0.0)
         scores = tl.dot(q, k.T, input_precision="ieee") * scale
-        scores = tl.where(mask_n, scores, -float("inf"))  # keys past the end: other= is set before the product
+        scores = tl.where(mask_n, scores, -float("inf"))  # keys past the end
         new_max = tl.maximum(row_max, tl.max(scores, axis=1))
         p = tl.exp(scores - new_max[:, None])
         rescale = tl.exp(row_max - new_max)
@@ -326,6 +329,11 @@ assert ledger.least == necessary(512) and ledger.bytes < ops.bytes / 3
 draw.bytes_bar({"composed": ops.bytes, "tiled, asked for": ledger.bytes, "each byte once": ledger.least})
 
 # %% [markdown]
+# `head // GROUP` is all that GQA takes: heads 0, 1 and 2 read key head 0, the next three key head 1. (`head % 3` would
+# fit all shapes as well, and give every query the wrong keys. A test with as many key heads as query heads cannot tell
+# the two apart.) It makes the keys and values in memory three times smaller. The readings stay, since each head is a
+# program of its own.
+#
 # The readings of k and v come once for each tile of queries. So twice the queries in a tile is half of these bytes:
 # that is what `BLOCK_M` is for. The tile of queries, its accumulator and its scores live in registers, and those are
 # the limit. 128 queries and 64 keys are common on an MI300X.
@@ -376,11 +384,12 @@ report.listing(only="p = ")
 # %% tags=["nbval-ignore-output"]
 one_head = torch.randn(1, 256, 64, generator=generator).bfloat16()
 tokens256 = (one_head, one_head, one_head, torch.empty_like(one_head), 256, 256, 64**-0.5)
-# one stage: in a loop of two products no loads are fetched ahead; nonkdim: 16 x 16 matrix instructions, see below
+# one stage: no loads are fetched ahead, where a loop has two products; nonkdim: explained at the end
 tile64 = {"GROUP": 1, "D": 64, "BLOCK_M": 64, "BLOCK_N": 64, "num_stages": 1, "matrix_instr_nonkdim": 16}
 counted = simulator.simulate(tiled_kernel, (4, 1), tokens256, **tile64, arch="gfx942")
 for line in sorted(counted.by_line, key=lambda line: -line.instructions)[:7]:
-    print(f"{line.instructions / counted.instructions:4.0%}  {line.kinds.get('matrix', 0):5,} matrix  {line.text[:80]}")
+    part, matrix = line.instructions / counted.instructions, line.kinds.get("matrix", 0)
+    print(f"{part:4.0%}  {matrix:5,} matrix  {line.text[:75]}")
 (powers,) = (line for line in counted.by_line if "p = tl.exp(" in line.text)
 assert powers.instructions > 0.15 * counted.instructions
 
@@ -560,8 +569,8 @@ for name, (kernel, arguments, constants) in launches.items():
 assert counts[0] > 1.6 * counts[1] and counts[1] > 1.05 * counts[2]
 
 # %% [markdown]
-# 136 of the 256 tiles are left, and 16 of them lie on the stair. Skipping saves what the picture promised, and the
-# second loop another tenth.
+# 136 of the 256 tiles are left, as the matrix instructions show, and 16 of them lie on the stair. Skipping saves what
+# the picture promised, and the second loop another tenth.
 #
 # ## Rung 6: why P is rounded
 #
@@ -725,7 +734,8 @@ few = q[1], k[0, :24].contiguous(), v[0, :24].contiguous()
 o = window(*few, minus_infinity=-1e4)
 print("right:", torch.allclose(o, window_reference(*few), atol=1e-5))
 print("zeros for a query that sees nothing:   ", bool((o[:13] == 0).all()))
-print("the mean of the first 16 values instead:", torch.allclose(o[:13], v[0, :16].mean(0).expand(13, 64), atol=1e-6))
+mean = v[0, :16].mean(0).expand(13, 64)
+print("the mean of the first 16 values instead:", torch.allclose(o[:13], mean, atol=1e-6))
 
 # %% [markdown]
 # Nothing wiped the nonsense out. A query that may see nothing gets the mean of the first sixteen values, those of other
@@ -757,7 +767,7 @@ def guarded_kernel(
         scores = tl.dot(q, k.T, input_precision="ieee") * scale * 1.4426950408889634
         scores = tl.where(seen, scores, MINUS_INFINITY)
         new_max = tl.maximum(row_max, tl.max(scores, axis=1))
-        centre = tl.where(new_max == -float("inf"), 0.0, new_max)  # nothing seen yet: any finite number will do
+        centre = tl.where(new_max == -float("inf"), 0.0, new_max)  # nothing seen yet: any number will do
         p = tl.exp2(scores - centre[:, None])
         rescale = tl.exp2(row_max - centre)
         row_sum = row_sum * rescale + tl.sum(p, axis=1)
@@ -775,10 +785,12 @@ for name, case in (("every query sees keys", head), ("some see none", few)):
 # With a centre of 0 the weights of unseen keys are $2^{-\infty - 0} = 0$, and so is the factor: what is nothing stays
 # nothing. The LSE of such a row is $-\infty$, and so it weighs nothing when parts are merged.
 #
-# Both halves of this trap are alive in the field: read [flash-attention
-# #1930](https://github.com/Dao-AILab/flash-attention/issues/1930) and [flashinfer
-# #4401](https://github.com/flashinfer-ai/flashinfer/issues/4401). Test attention with **a window**, and with **more
-# queries than keys**.
+# Both halves of this trap are alive in the field. A block of nothing but $-\infty$ made NaN of a loss in
+# flash-attention ([#1930](https://github.com/Dao-AILab/flash-attention/issues/1930)). FlashInfer had a finite stand-in,
+# -50000, and queries without keys came back with a finite LSE
+# ([#4452](https://github.com/flashinfer-ai/flashinfer/issues/4452)). The repair put $-\infty$ in its place, and then
+# needed the guard in three places ([#4401](https://github.com/flashinfer-ai/flashinfer/pull/4401)). So test attention
+# with **a window**, and with **more queries than keys**.
 #
 # ## On real hardware
 #
@@ -786,7 +798,7 @@ for name, case in (("every query sees keys", head), ("some see none", few)):
 #
 # The first product leaves its result in registers, and the second wants P in registers. But are they the *right* ones?
 # A matrix instruction fixes which lane holds which element, of its operands and of its result (lesson 05). Where the
-# two layouts differ, P must change places between the lanes, and the way from lane to lane leads through
+# two layouts differ, P must change places between the lanes, and here the way from lane to lane leads through
 # [LDS](02_rmsnorm.ipynb#Glossary). Ask the compiler for matrix instructions of 32 x 32 and of 16 x 16, and look at the
 # line of the second product.
 
@@ -795,7 +807,8 @@ final = (*inputs, torch.empty(1, 1024), *sizes)
 tile = {"GROUP": 1, "D": 64, "CAUSAL": True, "BLOCK_M": 64, "BLOCK_N": 64, "num_stages": 1}
 for arch in ("gfx942", "gfx950"):
     for size in (32, 16):
-        counted = simulator.simulate(attention_kernel, (16, 1), final, **tile, matrix_instr_nonkdim=size, arch=arch)
+        options = {**tile, "matrix_instr_nonkdim": size}
+        counted = simulator.simulate(attention_kernel, (16, 1), final, **options, arch=arch)
         (line,) = (line for line in counted.by_line if "acc = tl.dot" in line.text)
         lds, vector = line.kinds.get("LDS", 0), line.kinds["vector"]
         total = f"{counted.instructions:,} in all"
@@ -843,65 +856,57 @@ for name, moved in (("fused", fused_bytes), ("composed", composed_bytes)):
 # %% [markdown]
 # The composed version hangs under the slope of the memory. The fused one stands under the flat roof, and from there on
 # the softmax competes with the products for the same compute units. What people reach: on an MI300X, causal, bfloat16,
-# 16 heads of 128 and 16 sequences, Triton's kernel made 260 TFLOP/s at 4096 tokens and 364 at 16,384; AMD's own
+# 16 heads of 128 and 16 sequences, a Triton kernel made 260 TFLOP/s at 4096 tokens and 364 at 16,384; AMD's own
 # library, aiter, 409 and 494 ([attn-dsl-bench](https://midiareshadi.github.io/blog/attn-dsl-bench), 2026). The peak of
 # the data sheet is 1307.
 #
-# The kernel of this course, `course_kernels.flash_attention`, was measured on an NVIDIA H200, because no AMD GPU was at
-# hand. The same source, beside PyTorch's two backends:
+# This course has no figures of its own from an AMD GPU, but it has some from an NVIDIA H200. *ours* is
+# `course_kernels.flash_attention`, *torch flash* and *torch cuDNN* are two backends of PyTorch. Sizes are batch, heads
+# of queries and of keys, tokens, and head dimension, all in bfloat16:
 
 # %% tags=["nbval-ignore-output"]
-bench.stored("flash_attention")
+sizes = "(4, 32/32, 4096, 128) causal", "(1, 32/32, 16384, 128) causal"
+table = bench.stored("flash_attention", *sizes, gpu="H200")
+ours, flash, cudnn = (table.find(name, sizes[0]).seconds for name in ("ours", "torch flash", "torch cuDNN"))
+assert flash > 1.2 * ours > cudnn
+table
 
 # %% [markdown]
-# (Times on an H200 say nothing about an MI300X.) If you have a GPU, measure yours:
+# A kernel written in Triton is faster than PyTorch's flash backend there, and slower than cuDNN, which NVIDIA tunes for
+# this very GPU. (Times of an H200 say nothing about an MI300X.) If you have a GPU, measure yours:
 
 # %% tags=["nbval-ignore-output"]
 if bench.available():
-    gpu_q, gpu_k, gpu_v = torch.randn(3, 4, 32, 4096, 128, device=engines.device(), dtype=torch.bfloat16)
+    big = torch.randn(3, 4, 32, 4096, 128, device=engines.device(), dtype=torch.bfloat16)
     work = 4 * 2 * 2 * 32 * 4096**2 * 128 / 2
-    torch_attention = torch.nn.functional.scaled_dot_product_attention
-    print(
-        bench.time(lambda: course_kernels.flash_attention(gpu_q, gpu_k, gpu_v, causal=True), name="course", flops=work)
-    )
-    print(bench.time(lambda: torch_attention(gpu_q, gpu_k, gpu_v, is_causal=True), name="PyTorch", flops=work))
+    from_torch = torch.nn.functional.scaled_dot_product_attention
+    print(bench.time(lambda: course_kernels.flash_attention(*big, causal=True), name="course", flops=work))
+    print(bench.time(lambda: from_torch(*big, is_causal=True), name="PyTorch", flops=work))
 else:
     print("No GPU here, so nothing is timed.")
 
 # %% [markdown]
 # ## Swap it in
 #
-# Let the model read its prompt with the kernel of the course, which is the one above, for any strides and a batch of
-# sequences. Reading is prefill. For the tokens that it then writes, one at a time, PyTorch's attention stays until
-# lesson 07.
-
+# Let the model read its prompt by **your** kernel. `my_kernel` gives your answer to exercise 6.4 once it has passed.
+# Until then it gives the kernel of the course, which is the one above, for any strides and a batch of sequences.
+# Reading is prefill; for the tokens that the model then writes, one at a time, PyTorch's attention stays until lesson
+# 07. Come back to this cell after the exercises.
 
 # %%
-def only_prefill(kernel):
-    """Attention by the kernel where there are several queries, by PyTorch where there is one."""
-    pytorch = model.OPERATIONS["attention"]
+from_pytorch = model.OPERATIONS["attention"]
+mine = my_kernel("6.4", lambda q, k, v: course_kernels.flash_attention(q, k, v, causal=True))
 
-    def attend(q, k, v, *, causal=False, **options):
-        return kernel(q, k, v) if q.shape[2] > 1 else pytorch(q, k, v, causal=causal, **options)
 
-    return attend
+def attention_of_prefill(q, k, v, *, causal=False):
+    return mine(q, k, v) if q.shape[2] > 1 else from_pytorch(q, k, v, causal=causal)
 
 
 prompt = "What is the capital of France?"
-expected = llm.generate(prompt, max_new_tokens=4, progress=False)
-with llm.using(attention=only_prefill(lambda q, k, v: course_kernels.flash_attention(q, k, v, causal=True))):
-    answer = llm.generate(prompt, max_new_tokens=4, progress=False)
+expected = llm.generate(prompt, max_new_tokens=8, progress=False)
+with llm.using(attention=attention_of_prefill):
+    answer = llm.generate(prompt, max_new_tokens=8, progress=False)
 print(answer.text)
-print("same tokens:", answer.tokens == expected.tokens)
-
-# %% [markdown]
-# And now with **yours**. `my_kernel` gives your answer to exercise 6.4 once it has passed, and the course's kernel
-# until then:
-
-# %%
-mine = my_kernel("6.4", lambda q, k, v: course_kernels.flash_attention(q, k, v, causal=True))
-with llm.using(attention=only_prefill(mine)):
-    answer = llm.generate(prompt, max_new_tokens=4, progress=False)
 print("same tokens:", answer.tokens == expected.tokens)
 
 # %% [markdown]

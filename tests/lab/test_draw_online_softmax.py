@@ -158,7 +158,7 @@ def test_the_scores_of_an_attention_are_computed_not_loaded(base):
     assert frames[0].text.startswith("  keys 0 to 15: max stays -inf, sum 0 x 0 + 0 = 0")
     assert frames[2].text.startswith("  keys 32 to 36:")
     assert frames[2].text.endswith(f"= {(scores - scores.max()).exp().sum():.4g}")
-    assert "key 36" in frames[2].svg and ("exp2(x - max)" if base == 2 else "exp(x - max)") in frames[2].svg
+    assert "key 36" in frames[2].svg and ("exp2(score - max)" if base == 2 else "exp(score - max)") in frames[2].svg
 
 
 def test_a_block_of_which_a_query_sees_nothing_spoils_a_kernel_without_a_guard():
