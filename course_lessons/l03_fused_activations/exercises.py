@@ -225,8 +225,8 @@ def quant_fp8(x):
 # could not see the difference. With them, a large negative number lies beyond the range and is clamped; in a row
 # without any positive number the scale itself is negative, or zero because of the idle lanes.
 #
-# **Why, second bug.** A row of zeros has amax 0 and scale 0, and `0 / 0` is NaN. Rows of zeros are common: padded
-# tokens, experts that nobody chose, everything behind a ReLU. The floor of 1e-10 gives a finite scale, and zeros.
+# **Why, second bug.** A row of zeros has amax 0 and scale 0, and `0 / 0` is NaN. Such rows occur: padded tokens, or a
+# token for which ReLU shut every gate. The floor of 1e-10 gives a finite scale, and zeros.
 
 # %% [markdown] exercise_header="3.5"
 # Dropout as a training step uses it: forwards with the residual, backwards with the *same* elements dropped, and no

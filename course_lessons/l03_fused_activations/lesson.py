@@ -45,7 +45,7 @@ llm = model.load(device="cpu")  # on the CPU, so that every launch below can be 
 # One matrix product makes both halves, side by side in one row of 3072. What comes next is the subject of this lesson.
 # The first half, the **gate**, goes through a curve called SiLU, and the result scales the second half. This is called
 # a [**gated activation**](#Glossary). With SiLU as its curve it is [**SwiGLU**](#Glossary) (Shazeer, *GLU Variants
-# Improve Transformer*, 2020), and nearly all language models of today have it, or its sister with GELU.
+# Improve Transformer*, 2020). The models of the Llama family have it; Gemma has its sister with GELU (*Gemma*, 2024).
 
 # %%
 (x,) = llm.activations("layers.0.activation")
@@ -71,7 +71,7 @@ print(f"necessary: 3 trips, made: {ops.bytes // y.nbytes}")
 # %% [markdown]
 # Two kernels, five trips: `silu` writes its result only for `mul` to read it back. In
 # [bfloat16](01_vector_add.ipynb#Glossary) a model that wants its arithmetic in float32 pays for the conversions as
-# well:
+# well. (A trip is now a matrix of bfloat16, so a matrix of float32 counts as two.)
 
 # %% tags=["nbval-ignore-output"]
 x16 = x.bfloat16()
@@ -91,7 +91,7 @@ activations = calls["silu_and_mul"] * 3 * d
 print(f"numbers moved for each token: {norms:,} by the norms, {activations:,} by the activations")
 
 # %% [markdown]
-# The same, to the last number. So there is as much to gain here as there was in lesson 02, and the kernel is easier.
+# The same, to the last number. So these kernels matter as much as the norms do, and they are easier.
 #
 # ## The idea on paper
 #
@@ -113,8 +113,7 @@ draw.curves(curves, -4, 2)
 # |---|---|
 # | gate, element $c$ of row $r$ | `gate = tl.load(x_ptr + row * stride + cols)` |
 # | up, its partner | `up = tl.load(x_ptr + row * stride + d + cols)` |
-# | $x / (1 + e^{-x})$ | `gate / (1 + tl.exp(-gate))` |
-# | $y_{rc}$ | `tl.store(..., silu * up)` |
+# | $y_{rc} = \mathrm{silu}(\text{gate}) \cdot \text{up}$ | `y = gate / (1 + tl.exp(-gate)) * up` |
 #
 # ## Rung 1: SiLU without a NaN
 #
@@ -162,7 +161,7 @@ print("silu  ", [f"{v:6.2g}" for v in run(silu_kernel, far).tolist()])
 #
 # > An exponential may overflow where infinity leads to the right limit. Never let it stand on both sides of a fraction.
 #
-# Do not clamp `x` instead: a clamp costs instructions, and has to be chosen anew for every type.
+# Written so, nothing needs to be clamped.
 #
 # Now look at what the machine does for that line. An MI300X has no exponential of base $e$, only `v_exp_f32`, which is
 # $2^x$. So $e^{x}$ becomes $2^{x \log_2 e}$:
@@ -174,14 +173,14 @@ assert report.mix["transcendental"] >= 2 and any(i.mnemonic.startswith("v_exp") 
 report.listing(only="tl.exp")
 
 # %% [markdown]
-# **Look.** `v_mul_f32` by `0xbfb8aa3b` is the factor $-\log_2 e$. The `v_cmp`, `v_cndmask` and `v_ldexp` around
-# `v_exp_f32` are for very negative exponents: they shift the argument into a range where the hardware is exact, and
-# scale the result back. Then comes an exact division: `v_rcp_f32` makes a first guess of the reciprocal, and the eight
-# or so instructions around it remove its error.
+# **Look.** `0xbfb8aa3b` is how a float32 writes the factor $-\log_2 e$. The `v_cmp`, `v_cndmask` and `v_ldexp` around
+# `v_exp_f32` serve results that are nearly 0: 64 (`0x42800000`) is added to such an exponent, and the result divided by
+# $2^{64}$. Then comes an exact division: `v_rcp_f32` makes a first guess of the reciprocal, and about ten instructions
+# around it remove its error.
 #
 # `v_exp_f32` and `v_rcp_f32` are [**transcendental instructions**](#Glossary): exponential, logarithm, reciprocal,
-# root, sine. A [compute unit](01_vector_add.ipynb#Glossary) has fewer circuits for those. LLVM's model of AMD GPUs
-# (`SISchedule.td`) lets each take four times as long as an ordinary instruction. Keep that in mind for the end.
+# root, sine. The compiler's model of AMD GPUs (LLVM's `SISchedule.td`) reckons four cycles for each of them, and one
+# for an ordinary instruction. Keep that in mind for the end.
 #
 # A Radeon has the same instructions. Its four waves have 32 lanes each, so a lane takes care of two elements, and each
 # instruction appears twice:
@@ -196,13 +195,12 @@ print(f"gfx1100: {radeon.instructions} instructions, of which transcendental:", 
 # ## Rung 2: GELU, twice
 #
 # GELU (Hendrycks and Gimpel, 2016) multiplies $x$ by the probability that a normally distributed number lies below it.
-# That needs `erf`, which Triton has as `tl.erf`. Years ago `erf` was slow, so the paper also gives an approximation:
+# That needs `erf`, which Triton has as `tl.erf`. The paper also gives an approximation, which is cheaper:
 #
 # $$ \mathrm{gelu_{tanh}}(x) = \frac{x}{2} (1 + \tanh u), \qquad
 #    u = \sqrt{2/\pi}\,(x + 0.044715\,x^3) $$
 #
-# Both are alive. A checkpoint was trained with one of them, and a file of its configuration says which. How far apart
-# are they?
+# Both are in use. A model was trained with one of them, and its configuration file says which. How far apart are they?
 
 # %%
 points = torch.linspace(0, 6, 60_001, dtype=torch.float64)
@@ -210,11 +208,11 @@ apart = (F.gelu(points) - F.gelu(points, approximate="tanh")).abs()
 print(f"largest difference: {apart.max():.6f}, at x = {points[apart.argmax()]:.2f}")
 
 # %% [markdown]
-# Nobody sees that in a picture, and a test in half precision hardly does. Thirty layers later it can change a token. So
-# each form gets a name of its own.
+# Nobody sees that in a picture, and float16, whose numbers near 2.7 are 0.002 apart, hardly shows it. So each form gets
+# a name of its own.
 #
-# Now the tanh. There is no `tl.tanh`. The textbook has $\tanh u = \frac{e^{2u} - 1}{e^{2u} + 1}$. The test below takes
-# 200 000 random numbers.
+# Now the tanh. There is no `tl.tanh`. The textbook has $\tanh u = \frac{e^{2u} - 1}{e^{2u} + 1}$. Try it on 200 000
+# random numbers:
 
 
 # %%
@@ -248,9 +246,8 @@ for layer in (0, 1, 2, 9):
 # model with GELU smaller.) One is enough: the next matrix product spreads it over the whole token, and attention over
 # all tokens after it. The test could not see it, because among its 200 000 numbers none is above 5.
 #
-# At $x = 10.1$ the cube makes $2u$ larger than 88.7. This has happened to people who know their trade: AMD's own
-# `fast_tanhf` in Triton had this formula until October 2025
-# ([triton#8551](https://github.com/triton-lang/triton/pull/8551)).
+# From $x = 10.1$ on, the cube makes $2u$ larger than 88.7. This happens to experts too: AMD's `fast_tanhf` in Triton
+# had the same formula until the autumn of 2025 ([triton#8551](https://github.com/triton-lang/triton/pull/8551)).
 #
 # The cure is an identity. $\tanh u = 2\sigma(2u) - 1$, where $\sigma(z) = 1/(1 + e^{-z})$ is the sigmoid, so
 #
@@ -326,14 +323,13 @@ draw.bytes_bar(
 )
 
 # %% [markdown]
-# Two fifths of the bytes are gone: those of a matrix that nobody wanted. Between the load of the gate and the store of
-# `y` everything stays in registers.
+# Two fifths of the bytes are gone: those of a matrix that nobody wanted.
 #
-# The order of the halves is a convention, and not everybody's. Some checkpoints store gate and up as neighbours, some
-# up first. Exchanged halves give plausible numbers of the right size, so look it up.
+# The order of the halves is a convention, and not everybody's. PyTorch's `F.glu` has the gate *second*, and OpenAI's
+# gpt-oss stores gate and up as neighbours. Exchanged halves give plausible numbers of the right size, so look it up.
 #
-# The same can be said of rounding. Llama's code in Hugging Face's library rounds `silu(gate)` to bfloat16 before it
-# multiplies, because there the intermediate matrix has to be stored. Your kernel rounds once.
+# Rounding differs too. Llama's code in Hugging Face's library rounds `silu(gate)` to bfloat16 before it multiplies,
+# because there the intermediate matrix has to be stored. Your kernel rounds once.
 
 # %%
 twice = F.silu(x16[:, :d].float()).bfloat16() * x16[:, d:]
@@ -344,7 +340,8 @@ for name, result in (("rounded twice", twice), ("rounded once", once)):
     print(f"{name}: mean relative error {error.mean():.5f}")
 
 # %% [markdown]
-# Fusing made it faster *and* more accurate. That is usual: what is not stored need not be rounded.
+# Fusing saves bytes *and* is more accurate: what is not stored need not be rounded. (In lesson 02 the *rounded* sum was
+# the right one, because the next layer reads it. Nobody ever reads `silu(gate)`.)
 #
 # ## Rung 4: one kernel, many functions
 #
@@ -354,7 +351,9 @@ for name, result in (("rounded twice", twice), ("rounded once", once)):
 # [**constexpr switch**](#Glossary).
 #
 # `activate` below is a [**device function**](#Glossary): a `@triton.jit` function that is called by kernels instead of
-# being launched. The compiler copies it into each of them.
+# being launched. The compiler copies it into each of them. It begins with two functions.
+#
+# **Predict.** What does the last call give?
 
 
 # %%
@@ -362,10 +361,6 @@ for name, result in (("rounded twice", twice), ("rounded once", once)):
 def activate(x, KIND: tl.constexpr):
     if KIND == "silu":
         return x * tl.sigmoid(x)
-    elif KIND == "gelu":
-        return 0.5 * x * (1 + tl.erf(x * 0.7071067811865476))
-    elif KIND == "gelu_tanh":
-        return x * tl.sigmoid(2 * 0.7978845608028654 * (x + 0.044715 * x * x * x))
     elif KIND == "relu":
         return tl.maximum(x, 0.0)
     else:
@@ -380,58 +375,14 @@ def activation_kernel(x_ptr, y_ptr, n, KIND: tl.constexpr, BLOCK: tl.constexpr):
     tl.store(y_ptr + offs, activate(x, KIND).to(y_ptr.dtype.element_ty), mask=mask)
 
 
-@triton.jit
-def run_time_kernel(x_ptr, y_ptr, n, kind, BLOCK: tl.constexpr):
-    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    mask = offs < n
-    x = tl.load(x_ptr + offs, mask=mask, other=0.0).to(tl.float32)
-    if kind == 0:
-        y = activate(x, "silu")
-    elif kind == 1:
-        y = activate(x, "gelu")
-    elif kind == 2:
-        y = activate(x, "gelu_tanh")
-    else:
-        y = activate(x, "relu")
-    tl.store(y_ptr + offs, y.to(y_ptr.dtype.element_ty), mask=mask)
-
-
-# %% [markdown]
-# The second kernel gets a number at run time instead. **Predict.** How does its machine code differ?
-
-# %% tags=["nbval-ignore-output"]
-data = torch.empty(4096)
-print(f"{'':10} {'gfx942: instructions, branches':32} {'gfx1100: instructions, branches'}")
-reports = {kind: (activation_kernel, kind) for kind in ("relu", "silu", "gelu_tanh", "gelu")}
-for name, (kernel, kind) in {**reports, "at run time": (run_time_kernel, 2)}.items():
-    both = [amd_report(kernel, data, data, 4096, kind, BLOCK=1024, arch=arch) for arch in ("gfx942", "gfx1100")]
-    print(f"{name:12}" + "".join(f"{r.instructions:14} {r.mix['branch']:9}{'':9}" for r in both))
-    reports[name] = both[0]
-assert reports["at run time"].instructions > 350 > reports["gelu"].instructions > 1.5 * reports["silu"].instructions
-
-# %% [markdown]
-# **Look.** The run-time kernel carries all four functions, and jumps to the one that is asked for. Each constexpr
-# kernel holds what it needs and nothing else.
-#
-# Two more things are in the table. The approximation of the past is still cheap: the tanh form costs hardly more than
-# SiLU. And exact GELU takes twice the instructions, with branches among them: `erf` has one formula for small arguments
-# and another for large ones.
-#
-# The price of a constexpr is compilation: each value makes a kernel of its own. Four kinds are four kernels, compiled
-# once and cached. Make the *number of columns* a constexpr, and every new width compiles again.
-#
-# Now the last branch. It looks harmless.
-
-# %%
-y = torch.empty(8)
-activation_kernel[(1,)](torch.arange(-4.0, 4), y, 8, "swish", BLOCK=8)
-y
+numbers, y = torch.arange(-3.0, 4), torch.empty(7)
+for kind in ("silu", "relu", "swish"):
+    activation_kernel[(1,)](numbers, y, 7, kind, BLOCK=8)
+    print(f"{kind:6}", [f"{v:5.2f}" for v in y.tolist()])
 
 # %% [markdown]
 # *Swish* is another name for SiLU. Here it silently means no activation at all. A model with this mistake runs, and
-# writes nonsense or only slightly worse text, and nothing tells you where to search. (In AMD's library aiter the last
-# branch of the kernel does the same; there the Python side refuses an unknown name before.) So let the last branch
-# refuse:
+# writes nonsense or only slightly worse text, and nothing tells you where to search. So let the last branch refuse:
 
 
 # %%
@@ -444,18 +395,80 @@ def strict_activate(x, KIND: tl.constexpr):
         return tl.maximum(x, 0.0)
 
 
+@triton.jit
+def strict_kernel(x_ptr, y_ptr, n, KIND: tl.constexpr, BLOCK: tl.constexpr):
+    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = offs < n
+    x = tl.load(x_ptr + offs, mask=mask, other=0.0).to(tl.float32)
+    tl.store(y_ptr + offs, strict_activate(x, KIND).to(y_ptr.dtype.element_ty), mask=mask)
+
+
 try:
-    course_kernels.activation(torch.arange(-4.0, 4), "swish")
-except ValueError as error:
-    print("ValueError:", error)
+    strict_kernel[(1,)](numbers, y, 7, "swish", BLOCK=8)
+except AssertionError as error:
+    print("AssertionError:", error)
 
 # %% [markdown]
-# `tl.static_assert` is checked while compiling, so it costs no instruction. The course's function checks once more, on
-# the Python side, where it can say which names there are. It does so before anything is launched.
+# `tl.static_assert` is checked while compiling, so it costs no instruction. (The course's functions also check the name
+# in Python, before anything is launched. There the message can say which names exist.)
+#
+# What does the compiler make of the switch? The course's own `activate` has all four functions; yours will be exercise
+# 3.3. The first kernel below gets the kind as a constexpr, the second as a number at run time.
+#
+# **Predict.** How does the machine code of the second differ?
+
+
+# %%
+from course_kernels.activations import activate as course_activate
+
+
+@triton.jit
+def constexpr_kernel(x_ptr, y_ptr, n, KIND: tl.constexpr, BLOCK: tl.constexpr):
+    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = offs < n
+    x = tl.load(x_ptr + offs, mask=mask, other=0.0).to(tl.float32)
+    tl.store(y_ptr + offs, course_activate(x, KIND).to(y_ptr.dtype.element_ty), mask=mask)
+
+
+@triton.jit
+def run_time_kernel(x_ptr, y_ptr, n, kind, BLOCK: tl.constexpr):
+    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = offs < n
+    x = tl.load(x_ptr + offs, mask=mask, other=0.0).to(tl.float32)
+    if kind == 0:
+        y = course_activate(x, "silu")
+    elif kind == 1:
+        y = course_activate(x, "gelu")
+    elif kind == 2:
+        y = course_activate(x, "gelu_tanh")
+    else:
+        y = course_activate(x, "relu")
+    tl.store(y_ptr + offs, y.to(y_ptr.dtype.element_ty), mask=mask)
+
+
+# %% tags=["nbval-ignore-output"]
+data = torch.empty(4096)
+print(f"{'':12}" + "".join(f"   {arch}: {'instr.':>5}  branches" for arch in ("gfx942", "gfx1100")))
+reports = {kind: (constexpr_kernel, kind) for kind in ("relu", "silu", "gelu_tanh", "gelu")}
+for name, (kernel, kind) in {**reports, "at run time": (run_time_kernel, 2)}.items():
+    both = [amd_report(kernel, data, data, 4096, kind, BLOCK=1024, arch=arch) for arch in ("gfx942", "gfx1100")]
+    print(f"{name:12}" + "".join(f"{r.instructions:15}{r.mix['branch']:10}" for r in both))
+    reports[name] = both[0]
+assert reports["at run time"].instructions > 350 > reports["gelu"].instructions > 1.5 * reports["silu"].instructions
+
+# %% [markdown]
+# **Look.** The run-time kernel carries all four functions, and jumps to the one that is asked for. Each constexpr
+# kernel holds what it needs and nothing else. (One or two branches are in every kernel: its first jump and its end.)
+#
+# Two more things are in the table. The tanh form costs hardly more than SiLU. And exact GELU takes twice the
+# instructions, with branches among them: `erf` has one formula for small arguments and another for large ones.
+#
+# The price of a constexpr is compilation: each value makes a kernel of its own. Four kinds are four kernels, compiled
+# once and cached. Make the *number of columns* a constexpr, and every new width compiles again.
 #
 # A constexpr may also be *computed* from the other arguments, at each launch. Triton's decorator for that is
-# [**heuristics**](#Glossary). Here it decides how long a block is: the longest power of two up to 2048 that leaves no
-# lane idle, or 256 if each of them does.
+# [**heuristics**](#Glossary). Here it decides how long a block is: the longest of four that leaves no lane idle, or 256
+# if there is none.
 
 
 # %%
@@ -482,9 +495,9 @@ for rows, width in ((2, 1536), (2, 2048), (2, 1500)):
 #
 # ## Rung 5: dropout, without storing the mask
 #
-# Training adds one more element-wise operation in this place: [**dropout**](#Glossary) (Srivastava and others, 2014).
-# Before a result is added to the [residual stream](01_vector_add.ipynb#Glossary), each of its elements is set to zero
-# with probability $p$, and what remains is divided by $1 - p$. The backward pass must drop *the same* elements.
+# Training may add one more element-wise operation: [**dropout**](#Glossary) (Srivastava and others, 2014). Before a
+# result is added to the [residual stream](01_vector_add.ipynb#Glossary), each of its elements is set to zero with
+# probability $p$, and what remains is divided by $1 - p$. The backward pass must drop *the same* elements.
 #
 # PyTorch's own kernel keeps a mask for that, one byte for each element. But where do the random numbers come from?
 # `tl.rand(seed, offset)` is no machine that runs on and on. It is a *function*: it scrambles the seed and the offset,
@@ -492,52 +505,46 @@ for rows, width in ((2, 1536), (2, 2048), (2, 1500)):
 # recipe is called [**Philox**](#Glossary) (Salmon and others, *Parallel random numbers: as easy as 1, 2, 3*, 2011), and
 # the number that selects the sequence is the [**seed**](#Glossary).
 #
-# So the mask need not be stored. It can be drawn again:
+# So the mask need not be stored. It can be drawn again. And since $dx$ is $dy$, dropped and scaled in the same way,
+# forwards and backwards can be one kernel:
 
 
 # %%
 @triton.jit
-def dropout_add_kernel(x_ptr, residual_ptr, y_ptr, n, p, seed, BLOCK: tl.constexpr):
+def dropout_kernel(x_ptr, y_ptr, n, p, seed, BLOCK: tl.constexpr):
     offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     mask = offs < n
     x = tl.load(x_ptr + offs, mask=mask, other=0.0).to(tl.float32)
-    residual = tl.load(residual_ptr + offs, mask=mask, other=0.0).to(tl.float32)
     keep = tl.rand(seed, offs) >= p
-    y = residual + tl.where(keep, x / (1 - p), 0.0)
+    y = tl.where(keep, x / (1 - p), 0.0)
     tl.store(y_ptr + offs, y.to(y_ptr.dtype.element_ty), mask=mask)
-
-
-@triton.jit
-def dropout_backward_kernel(dy_ptr, dx_ptr, n, p, seed, BLOCK: tl.constexpr):
-    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    mask = offs < n
-    dy = tl.load(dy_ptr + offs, mask=mask, other=0.0).to(tl.float32)
-    dx = tl.where(tl.rand(seed, offs) >= p, dy / (1 - p), 0.0)
-    tl.store(dx_ptr + offs, dx.to(dx_ptr.dtype.element_ty), mask=mask)
 
 
 out, residual, *_ = llm.activations("layers.0.mlp_norm")  # what attention gives, and the stream it is added to
 n, p, seed = out.numel(), 0.25, 1234
-y, dx, ones = torch.empty_like(out), torch.empty_like(out), torch.ones_like(out)
-with trace() as launches:
-    dropout_add_kernel[(triton.cdiv(n, 1024),)](out, residual, y, n, p, seed, BLOCK=1024)
-    dropout_backward_kernel[(triton.cdiv(n, 256),)](ones, dx, n, p, seed, BLOCK=256)
-kept = dx > 0
-print("kept:", f"{kept.float().mean():.4f}", " forwards and backwards the same:", torch.equal(kept, y != residual))
+y, dx, dy = torch.empty_like(out), torch.empty_like(out), torch.ones_like(out)
+dropout_kernel[(triton.cdiv(n, 1024),)](out, y, n, p, seed, BLOCK=1024)  # forwards
+dropout_kernel[(triton.cdiv(n, 256),)](dy, dx, n, p, seed, BLOCK=256)  # backwards
+print(f"kept: {(y != 0).float().mean():.4f}  forwards and backwards the same: {torch.equal(y != 0, dx != 0)}")
 
 # %% [markdown]
 # The two launches have blocks of different length, and drop the same elements: only the offset counts.
 #
-# **Predict** the bytes for each element: PyTorch forwards (dropout, then addition), and both passes of the kernel.
+# The addition to the residual stream can go into the same kernel, as in lesson 02. **Predict** the bytes for each
+# element: PyTorch (dropout, then addition), and one fused kernel. Here is the course's; yours is exercise 3.5.
 
 # %%
 with eager.count() as ops:
     torch.ops.aten.native_dropout(out, p, True)[0] + residual
-forwards, backwards = (launch.ledger().bytes / n for launch in launches)
-print(f"PyTorch forwards: {ops.bytes / n:.0f} bytes an element, and the mask is kept until the backward pass")
-print(f"fused forwards:   {forwards:.0f}, backwards {backwards:.0f}, and nothing is kept but the seed")
+with trace() as launch:
+    course_kernels.dropout_add(out, residual, p, seed)
+print(f"PyTorch: {ops.bytes / n:.0f} bytes an element, and the mask is kept until the backward pass")
+print(f"fused:   {launch.ledger().bytes / n:.0f}, and nothing is kept but the seed")
 
 # %% [markdown]
+# PyTorch's dropout reads 4, and writes 4 and a byte of mask; its addition moves 12 more. The fused kernel reads 8 and
+# writes 4.
+#
 # Two details decide whether it is right. The first: `tl.where` *chooses*. People write `x * keep` instead, which is the
 # same until an `x` is infinite; then the dropped element is `inf * 0`, NaN.
 #
@@ -572,12 +579,9 @@ from course_kernels.dropout import dropout_add_kernel as course_dropout
 
 flat, place = torch.randn(4096), torch.empty(4096)
 per_lane = {}
-one_number = (flat, flat, place, 4096, 0.25, 7)
-four_numbers = (flat, flat, place, 0, 0, 4096, 4096, 0.25, 1 / 0.75, 7, True)
-for name, kernel, arguments in (
-    ("tl.rand", dropout_add_kernel, one_number),
-    ("tl.rand4x", course_dropout, four_numbers),
-):
+one_number = (flat, place, 4096, 0.25, 7)
+four_numbers = (flat, None, place, 0, 0, 4096, 4096, 0.25, 1 / 0.75, 7, True)  # no residual
+for name, kernel, arguments in (("tl.rand", dropout_kernel, one_number), ("tl.rand4x", course_dropout, four_numbers)):
     counts = simulator.simulate(kernel, (4,), arguments, BLOCK=1024, arch="gfx942").by_kind
     per_lane[name] = counts["vector"] * 64 / 4096  # a wave executes an instruction for 64 lanes
     print(f"{name:9}: {per_lane[name]:.0f} vector instructions for each element")
@@ -589,9 +593,9 @@ assert per_lane["tl.rand"] > 2 * per_lane["tl.rand4x"]
 #
 # ## Rung 6: 8 bits
 #
-# The next matrix product can be done in 8-bit floating point, **fp8**: with half the bytes of bfloat16, and by AMD's
-# data sheet at twice its rate. One bit is the sign, four are the exponent, three the binary digits after the first:
-# *e4m3*. That makes 256 bytes with a meaning each. Which one, depends on the GPU. Here are the numbers from 0 up:
+# The matrix product that follows (`down`) can be done in 8-bit floating point, **fp8**: with half the bytes of
+# bfloat16, and by AMD's data sheet at twice its rate. One bit is the sign, four are the exponent, three the binary
+# digits after the first: *e4m3*. Which number a byte means depends on the GPU. Here are the numbers from 0 up:
 
 # %%
 draw.fp8_line(torch.float8_e4m3fn, torch.float8_e4m3fnuz)
@@ -602,7 +606,9 @@ draw.fp8_line(torch.float8_e4m3fn, torch.float8_e4m3fnuz)
 # - **e4m3fn**, the flavour of the Open Compute Project: up to 448. MI355X (gfx950), RX 9070 (gfx1201), NVIDIA
 # - **e4m3fnuz**: up to 240, and no negative zero. MI300X (gfx942)
 #
-# The same byte means *half* as much in the second. Nothing warns you if a file was written with one and read with the
+# (ROCm's page [*Data types and precision
+# support*](https://rocm.docs.amd.com/en/latest/reference/precision-support.html) lists them for each GPU.) The same
+# byte means *half* as much in the second. Nothing warns you if a file was written with one and read with the
 # other:
 
 # %%
@@ -612,7 +618,7 @@ for arch in ("gfx942", "gfx950", "gfx1201"):
     print(f"{arch:8}{course_kernels.fp8_dtype(arch)}")
 
 # %% [markdown]
-# Ask the compiler how native they are. This kernel does nothing but convert:
+# Which of them can the machine convert by itself? Ask the compiler. This kernel does nothing else:
 
 
 # %% tags=["nbval-ignore-output"]
@@ -646,7 +652,9 @@ assert count[torch.float8_e4m3fnuz, "gfx950"] > 4 * count[torch.float8_e4m3fn, "
 # $$ s_r = \frac{\max_c |x_{rc}|}{448}, \qquad q_{rc} = \mathrm{round}\,\frac{x_{rc}}{s_r}, \qquad x_{rc} \approx q_{rc}
 #    s_r $$
 #
-# That is a [reduction](02_rmsnorm.ipynb#Glossary): the row belongs to one program, as in lesson 02.
+# That is a [reduction](02_rmsnorm.ipynb#Glossary): the row belongs to one program, as in lesson 02. `tl.max` finds the
+# largest element of a block, `tl.maximum` the larger of two numbers. The idle lanes may hold 0 here: no magnitude is
+# smaller.
 #
 # **Predict.** Row 1 below is all zeros. What are its scale and its `q`?
 
@@ -680,17 +688,18 @@ for floor in (0.0, 1e-10):
     print(f"floor {floor:g}:", (q.float() * scale[:, None]).tolist())
 
 # %% [markdown]
-# 0 / 0 is NaN, and rows of zeros are common: padding, experts that nobody asked, everything behind a ReLU. A floor for
-# the maximum costs one instruction. (Without `propagate_nan`, `tl.clamp` would turn a NaN into −448. Whatever goes
-# wrong earlier should stay visible.)
+# 0 / 0 is NaN, and rows of zeros occur: padding, or a token for which ReLU shut every gate. A floor for the maximum
+# costs one instruction. (Without `propagate_nan`, `tl.clamp` may turn a NaN into a number. Whatever goes wrong earlier
+# should stay visible.)
 #
-# Why clamp at all, when the largest number becomes 448 by construction? The division may round up a little, and what a
-# conversion makes of a number out of range differs between machines: the largest number, or NaN.
+# Why clamp at all, when the largest number becomes 448 by construction? The division may round up a little, and a
+# number out of range may become the largest number or NaN: the Open Compute Project's specification has a mode for
+# each.
 #
 # ### Groups
 #
-# You met [massive activations](02_rmsnorm.ipynb#Glossary) in lesson 02. Here is what one of them does to a row with one
-# scale:
+# In lesson 02 you met [massive activations](02_rmsnorm.ipynb#Glossary) in the residual stream. The MLP has such numbers
+# too. Here is what one of them does to a row with one scale:
 
 # %% tags=["nbval-ignore-output"]
 inner = course_kernels.silu_and_mul(llm.activations("layers.28.activation")[0])[:1]  # the first token
@@ -708,8 +717,10 @@ assert off["the row"] > 5 * off["each 128"]
 # for itself, and what is small falls among the lowest fp8 numbers, where the digits run out. With a scale for each
 # **group** of 128 neighbours the damage stays in one group of twelve. It costs one float32 for 128 bytes.
 #
-# And a group is as long as a block, so a program needs no whole row. Then the quantisation fits into the kernel of rung
-# 3: load gate and up, activate, multiply, find the maximum of 128, divide, convert, store.
+# And a block can be as long as a group, so a program needs no whole row. Then the quantisation fits into the kernel of
+# rung 3: load gate and up, activate, multiply, find the maximum of 128, divide, convert, store. Where does the scale of
+# group $g$ in row $r$ go? A grid has one program for each group of a row, and `tl.num_programs(0)` says how many those
+# are.
 #
 # **Predict**, for bfloat16 input, the bytes for each element of the result. First for two kernels: activation, then
 # quantisation. Then for one.
@@ -751,12 +762,13 @@ print("worth a measurement:", good)
 # configurations and measures each one, the first time that the kernel is launched with new values of its `key`.
 #
 # On a CPU there is nothing to measure, and the course takes the first configuration. You can give autotuning another
-# measure, though. Here one that only writes down that it was asked:
+# measure, though: a function that gets the launch, and returns three times (the median and two quantiles). This one
+# only writes down that it was asked:
 
 
 # %%
 def note(call, quantiles):
-    call()  # Triton's own would call it many times, and take the median time
+    call()  # Triton's own calls it again and again, with a clock
     asked.append(call)
     return [1.0, 1.0, 1.0]
 
@@ -775,17 +787,16 @@ for rows, width in ((4, 1536), (9, 1536), (4, 1536), (4, 2048)):
 # It measures for each new `d`, and not for another number of rows, because `key` does not name it. (The dtypes always
 # belong to the key.) Three rules make autotuning worth its time:
 #
-# - **A short list.** Every configuration is compiled and run dozens of times, in the first launch of somebody's
-#   program. Throw out beforehand what a report already rules out. That holds the more since a configuration for AMD may
-#   also name options of its compiler, such as `waves_per_eu`, and the lists multiply.
+# - **A short list.** Every configuration is compiled, then run for an eighth of a second (Triton's `do_bench`: 25 ms to
+#   warm up, 100 ms measured), in the first launch of somebody's program. Throw out before what a report rules out.
 # - **A short key.** Put the number of tokens in, and every prompt of another length starts a new measurement.
-# - **Only if it matters.** For kernels limited by memory a rule is often as good. The course wrote its rules down in
-#   [`course_kernels/launch.py`](../course_kernels/launch.py).
+# - **Only if it matters.** The course's own activations use a rule instead
+#   ([`course_kernels/launch.py`](../course_kernels/launch.py)); you will see below how they do.
 #
 # ## The trap: right the second time
 #
 # To save memory, somebody writes SiLU *in place*: it overwrites its input. And it is autotuned. The stand-in for the
-# stopwatch below runs the kernel three times; Triton's own runs it dozens of times.
+# stopwatch below runs the kernel three times; Triton's own runs it as often as fits into its 125 ms.
 
 
 # %%
@@ -819,7 +830,7 @@ for attempt in ("first call: ", "second call:"):
 
 # %% [markdown]
 # The first call is wrong, every further call is right. A test that warms up first never sees it, nor do you when you
-# run a cell twice. Only the first request of every new process gets a wrong answer.
+# run a cell twice. Only the first call of every new process, for each new length, gets a wrong answer.
 #
 # **Before you read on: why?** Here is a hint. How often is the kernel run in the first call? And what does it find in
 # memory each time?
@@ -877,10 +888,10 @@ print(f"memory can do  {by_memory / 1e12:.2f} · 10¹² elements a second")
 assert 0.8 < by_lanes / by_memory < 2.5
 
 # %% [markdown]
-# **Look.** Memory is still what limits, but no longer by far. The lanes are busy most of the time; twice as many
-# instructions, and the kernel would be slower. That is why it matters how you write an exponential, and why dropout
-# with one Philox for each element would be a bad idea. (A good part of the instructions here is the exact division.
-# Kernels that need the last percent replace it by a bare `v_rcp_f32`, and give up a digit.)
+# **Look.** By this estimate memory is still what limits, but no longer by far. The lanes are busy most of the time;
+# twice as many instructions, and the kernel would be slower. That is why it matters how you write an exponential, and
+# why dropout with one Philox for each element would be a bad idea. (A good part of the instructions here is the exact
+# division. Where the last bit does not matter, a bare `v_rcp_f32` would do.)
 #
 # The bound, for a prompt of 2048 tokens:
 
@@ -893,7 +904,7 @@ print(bound)
 
 # %% [markdown]
 # Hugging Face and AMD published figures of a kernel like that of exercise 3.6, SwiGLU and fp8 in one, on an MI300X: for
-# 2048 rows 19.9 µs, where vLLM took 25.4 µs and plain PyTorch 243 µs
+# 2048 rows 19.9 µs, where the one of vLLM, a library that serves models, took 25.4 µs and plain PyTorch 243 µs
 # ([*Creating custom kernels for the AMD MI300*](https://huggingface.co/blog/mi300kernels), 2025).
 #
 # The course itself has measured on an NVIDIA H200, which is another machine, but has the same bytes to move. *Eager* is
@@ -907,10 +918,9 @@ table
 
 # %% [markdown]
 # **Look.** For large tensors the fused kernel takes as long as a copy of the same bytes, and eager PyTorch nine times
-# as long. So on this machine, with its own arithmetic, the exponential hides completely behind the memory. (64 rows
-# stay in the cache, and what you see there is mostly the launch.) Note also `torch.compile`. It writes a Triton kernel
-# like yours, and a plain chain of element-wise operations you may leave to it. You write kernels for what it does not
-# find.
+# as long. So on this machine, with its own arithmetic, the exponential hides completely behind the memory, and a rule
+# for `BLOCK` was enough. Note also `torch.compile`. It writes a Triton kernel like yours, and a plain chain of
+# element-wise operations you may leave to it. You write kernels for what it does not find.
 #
 # If you have a GPU, measure yours:
 
@@ -940,8 +950,7 @@ print(prompt + fused_tokens.text)
 print("same tokens:", fused_tokens.tokens == pytorch.tokens)
 
 # %% [markdown]
-# And a test of your own, of what this lesson says about names. Give the model the *wrong* activation, and see how it
-# talks:
+# And what would a wrong name have done? Give the model ReLU instead, and see how it talks:
 
 # %% tags=["nbval-ignore-output"]
 with llm.using(silu_and_mul=lambda x: course_kernels.act_and_mul(x, "relu")):
@@ -952,10 +961,9 @@ print(prompt + wrong.text)
 # %% [markdown]
 # ### And backwards?
 #
-# The gradient needs $f'(x)$ and both halves. `x` is there anyway, since the matrix product before keeps its result. So
-# the backward kernel computes $f(gate)$ again: an exponential is cheaper than a matrix in memory. It is the same
-# bargain as with the mask of dropout. [`course_kernels/activations.py`](../course_kernels/activations.py) has it, and
-# you can read it from top to bottom now.
+# The gradient needs $f'$ of the gate and both halves, so `x` is kept. $f(gate)$ is not: the backward kernel computes it
+# again, because an exponential is cheaper than a matrix in memory. It is the same bargain as with the mask of dropout.
+# The kernels are in [`course_kernels/activations.py`](../course_kernels/activations.py), and you can read them now.
 #
 # ## What to read next
 #
@@ -975,6 +983,7 @@ print(prompt + wrong.text)
 # | a block that depends on the arguments | `@triton.heuristics({"BLOCK": lambda args: ...})` |
 # | element $i$ is kept with probability $1 - p$ | `tl.rand(seed, i) >= p`, the same line backwards |
 # | dropped or scaled up | `tl.where(keep, x / (1 - p), 0.0)` |
+# | groups of a row, when each has a program | `tl.num_programs(0)` |
 # | $s = \max \lvert x \rvert / M$ | `tl.maximum(tl.max(tl.abs(x), axis=0), 1e-10) / FP8_MAX` |
 # | $q = \mathrm{round}(x / s)$ | `tl.clamp(x / scale, -FP8_MAX, FP8_MAX).to(q_ptr.dtype.element_ty)` |
 # | the fastest of several launches | `@triton.autotune(configs, key=[...], restore_value=[...])` |
