@@ -8,7 +8,7 @@ import importlib
 import pytest
 import torch
 
-from benchmarks import FAMILIES, __main__, contest, report, search
+from benchmarks import FAMILIES, __main__, contest, dropout, report, search
 from benchmarks.contest import COPY, OURS, Case, Contest
 from course_lab import bench
 
@@ -68,6 +68,25 @@ def test_a_wrong_rival_is_noted_and_a_wrong_kernel_of_ours_stops_the_run():
     assert "wrong is 0.5 from the reference" in check.notes[0] and "broken fails: AttributeError" in check.notes[1]
     with pytest.raises(AssertionError, match="our result is 0.5 from the reference"):
         check.run(_case(**{OURS: lambda x: 3 * x}))
+
+
+def test_gradients_are_those_of_every_input_but_the_last():
+    x, w, dy = torch.randn(3, 4).double().unbind(0)[0:3]
+    dx, dw = contest.gradients(lambda x, w: x.square() * w)(x, w, dy)
+    assert torch.allclose(dx, 2 * x * w * dy) and torch.allclose(dw, x.square() * dy) and not x.requires_grad
+
+
+def test_whatever_is_dropped_the_share_and_the_other_elements_must_be_right():
+    case = next(dropout.cases("tiny"))
+    keep = torch.rand(3, 40) >= dropout.P
+    wrong = {
+        "drops nothing": lambda x, r: r + x / (1 - dropout.P),
+        "drops all": lambda x, r: r,
+        "does not scale": lambda x, r: r + x * keep.to(x.dtype),
+    }
+    check = Contest("cpu", timed=False, compiled=False)
+    check.run(dataclasses.replace(case, contenders=wrong, eager=None))
+    assert [note.split(" is ")[0] for note in check.notes] == [f"dropout_add, 3 x 40: {name}" for name in wrong]
 
 
 def test_distance_sees_nan_and_shapes():
