@@ -117,7 +117,8 @@ def write_pages(k, v, k_cache, v_cache, slot_mapping):
 # %% [markdown] exercise_header="7.3"
 # The kernel of the lesson, for a cache in pages: turn the queries and return them, turn the keys and store them, store
 # the values, in **one** launch. Pages have no gaps here, so slot `s` is row `s` of the cache. One program takes one
-# head of one token; `program_id(1)` counts query heads, then key heads, then value heads.
+# head of one token; `program_id(1)` counts query heads, then key heads, then value heads. What all three have in common
+# goes into the device function `move_head`.
 #
 # `D` is a power of two, and element `i` of a head is turned together with element `i + D / 2`. The angle belongs to the
 # token's **position**, the place to its **slot**.
@@ -148,37 +149,46 @@ def write_pages(k, v, k_cache, v_cache, slot_mapping):
 
 # %% exercise="7.3"
 @triton.jit
-def rope_cache_kernel(
-    q_ptr, k_ptr, v_ptr, q_out_ptr, k_cache_ptr, v_cache_ptr, slots_ptr, positions_ptr, cos_ptr, sin_ptr,
-    stride_qt, stride_kt, stride_vt, QH: tl.constexpr, KH: tl.constexpr, HALF: tl.constexpr,
-):  # fmt: skip
-    """One program, one head of one token."""
-    token, head = tl.program_id(0).to(tl.int64), tl.program_id(1)
+def move_head(x_ptr, out_ptr, cos_ptr, sin_ptr, position, exists, HALF: tl.constexpr, TURN: tl.constexpr):
+    """One head from x_ptr to out_ptr, turned if TURN says so; stored only where `exists` is true."""
     i = tl.arange(0, HALF)
-    slot = tl.load(slots_ptr + token)
-    position = tl.load(positions_ptr + token)
     ### BEGIN SOLUTION
-    if head < QH:
-        x_ptr = q_ptr + token * stride_qt + head * 2 * HALF
-        out_ptr = q_out_ptr + (token * QH + head) * 2 * HALF
-        exists = True
-    elif head < QH + KH:
-        x_ptr = k_ptr + token * stride_kt + (head - QH) * 2 * HALF
-        out_ptr = k_cache_ptr + (slot * KH + head - QH) * 2 * HALF
-        exists = slot >= 0
-    else:
-        x_ptr = v_ptr + token * stride_vt + (head - QH - KH) * 2 * HALF
-        out_ptr = v_cache_ptr + (slot * KH + head - QH - KH) * 2 * HALF
-        exists = slot >= 0
     a = tl.load(x_ptr + i).to(tl.float32)
     b = tl.load(x_ptr + HALF + i).to(tl.float32)
-    if head < QH + KH:
+    if TURN:
         cos = tl.load(cos_ptr + position * HALF + i)
         sin = tl.load(sin_ptr + position * HALF + i)
         a, b = a * cos - b * sin, b * cos + a * sin
     mask = (i < HALF) & exists
     tl.store(out_ptr + i, a.to(out_ptr.dtype.element_ty), mask=mask)
     tl.store(out_ptr + HALF + i, b.to(out_ptr.dtype.element_ty), mask=mask)
+    ### END SOLUTION
+
+
+@triton.jit
+def rope_cache_kernel(
+    q_ptr, k_ptr, v_ptr, q_out_ptr, k_cache_ptr, v_cache_ptr, slots_ptr, positions_ptr, cos_ptr, sin_ptr,
+    stride_qt, stride_kt, stride_vt, QH: tl.constexpr, KH: tl.constexpr, HALF: tl.constexpr,
+):  # fmt: skip
+    """One program, one head of one token."""
+    token, head = tl.program_id(0).to(tl.int64), tl.program_id(1)
+    slot = tl.load(slots_ptr + token)
+    position = tl.load(positions_ptr + token)
+    ### BEGIN SOLUTION
+    if head < QH:
+        x_ptr = q_ptr + token * stride_qt + head * 2 * HALF
+        out_ptr = q_out_ptr + (token * QH + head) * 2 * HALF
+        move_head(x_ptr, out_ptr, cos_ptr, sin_ptr, position, True, HALF, True)
+    elif head < QH + KH:
+        k_head = head - QH
+        x_ptr = k_ptr + token * stride_kt + k_head * 2 * HALF
+        out_ptr = k_cache_ptr + (slot * KH + k_head) * 2 * HALF
+        move_head(x_ptr, out_ptr, cos_ptr, sin_ptr, position, slot >= 0, HALF, True)
+    else:
+        v_head = head - QH - KH
+        x_ptr = v_ptr + token * stride_vt + v_head * 2 * HALF
+        out_ptr = v_cache_ptr + (slot * KH + v_head) * 2 * HALF
+        move_head(x_ptr, out_ptr, cos_ptr, sin_ptr, position, slot >= 0, HALF, False)
     ### END SOLUTION
 
 
@@ -193,8 +203,12 @@ def rope_and_cache(q, k, v, k_cache, v_cache, slot_mapping, positions, cos, sin)
 
 
 # %% [markdown] tags=["solution-only"]
-# **Why.** The three sorts of programs share everything but two addresses and the turn. So the branches choose
-# addresses, and the work is written once.
+# **Why.** The three sorts of programs share everything but two addresses, the turn, and whether the head has a place.
+# So the branches choose, and the work is written once, in a device function. `TURN` is a constant of the compiler: the
+# values' copy of the function has no rotation in it.
+#
+# It is tempting to let the branches only set `x_ptr` and `out_ptr`, and to load and store once after them. That works
+# too, but older compilers (Triton 3.6) cannot make AMD code of an `if` that yields one of several pointers.
 #
 # Both halves are loaded before either is stored, and both are turned from the *old* values: `a, b = ...` in one line.
 # With two lines the second would use the new `a`.
@@ -341,11 +355,11 @@ def merge_parts(parts, lse):
 # key is number `d % X` of piece `d // X`. The cache is contiguous, of shape `(pages, KH, D / X, PAGE, X)`: all first
 # pieces of a page's tokens lie side by side, then all second pieces, and so on, for each head.
 #
-# One program takes one token, all its heads. `FP8_MAX` is the largest number of the cache's type: 448 of e4m3fn (an
-# MI355X), 240 of e4m3fnuz (an MI300X).
+# One program takes one token, all its heads. `FP8_MAX` is the largest number of the cache's type: 448 of e4m3fn, 57344
+# of e5m2, which has one more bit of exponent and one less behind the leading one.
 #
 # - **Inputs**: `k` of shape `(T, KH, D)`, contiguous, float32 or bfloat16, `D` a multiple of 16; `k_cache` as above,
-#   `float8_e4m3fn` or `float8_e4m3fnuz`; `slot_mapping` of shape `(T,)`, int64, -1 or a slot; `scale`, a number
+#   `float8_e4m3fn` or `float8_e5m2`; `slot_mapping` of shape `(T,)`, int64, -1 or a slot; `scale`, a number
 # - **Output**: none; the cache is changed
 # - **Definition**:
 #
@@ -396,9 +410,8 @@ def pack_keys(k, k_cache, slot_mapping, scale):
 # `X` is a constant of the compiler, and a power of two. So `d // X` and `d % X` are a shift and a mask, and the
 # compiler sees that 16 neighbours are stored side by side: one store of 16 bytes.
 #
-# The clamp is needed because these types have no infinity. What a conversion makes of a larger number differs: the
-# largest number here, NaN there, as with e4m3fnuz. And one NaN in a key is enough to make NaN of everything that ever
-# looks at it.
+# The clamp is needed because what a conversion makes of a number out of range differs: the largest number, infinity, or
+# NaN, by type and by machine. And one infinite key is enough to make NaN of everything that ever looks at it.
 
 # %% tags=["nbval-ignore-output"]
 progress()

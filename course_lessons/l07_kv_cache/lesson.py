@@ -64,8 +64,8 @@ draw.roofline(points, "MI300X", unit="fp32 matrix")
 # With one token it is used **once**: a multiplication and an addition for four bytes. The matrix units wait for memory.
 # Decode is memory-bound, so only bytes count, and launches. Which bytes?
 #
-# Weights are read once for a whole **batch**, that is, for all sequences that are decoded together. The cache is not
-# shared: each sequence reads its own. In bfloat16:
+# Weights are read once for a whole [**batch**](#Glossary), that is, for all sequences that are decoded together. The
+# cache is not shared: each sequence reads its own. In bfloat16:
 
 # %%
 weights = 2 * sum(w.numel() for layer in llm.weights.layers for w in vars(layer).values())
@@ -181,8 +181,8 @@ def append_kernel(k_ptr, v_ptr, k_cache_ptr, v_cache_ptr, places_ptr, WIDTH: tl.
     place = tl.load(places_ptr + token)
     cols = tl.arange(0, BLOCK)
     mask = cols < WIDTH
-    k = tl.load(k_ptr + token * WIDTH + cols, mask=mask)
-    v = tl.load(v_ptr + token * WIDTH + cols, mask=mask)
+    k = tl.load(k_ptr + token * WIDTH + cols, mask=mask, other=0.0)
+    v = tl.load(v_ptr + token * WIDTH + cols, mask=mask, other=0.0)
     tl.store(k_cache_ptr + place * WIDTH + cols, k, mask=mask)
     tl.store(v_cache_ptr + place * WIDTH + cols, v, mask=mask)
 
@@ -207,10 +207,18 @@ launch.picture("k_cache_ptr")
 # trips are left if one kernel does it all?
 #
 # One program takes one head of one token, and `program_id(1)` says which: a query head, a key head or a value head. The
-# three sorts differ in two things, whether they turn and where they go:
+# three sorts differ in two things, whether they turn and where they go. `store_head` is a
+# [device function](03_fused_activations.ipynb#Glossary):
 
 
 # %%
+@triton.jit
+def store_head(out_ptr, a, b, HALF: tl.constexpr):
+    i = tl.arange(0, HALF)
+    tl.store(out_ptr + i, a.to(out_ptr.dtype.element_ty))
+    tl.store(out_ptr + HALF + i, b.to(out_ptr.dtype.element_ty))
+
+
 @triton.jit
 def rope_cache_kernel(
     qkv_ptr, q_ptr, k_cache_ptr, v_cache_ptr, slots_ptr, positions_ptr, cos_ptr, sin_ptr,
@@ -228,13 +236,11 @@ def rope_cache_kernel(
         a, b = a * cos - b * sin, b * cos + a * sin
     slot = tl.load(slots_ptr + token)
     if head < QH:
-        out_ptr = q_ptr + (token * QH + head) * 2 * HALF
+        store_head(q_ptr + (token * QH + head) * 2 * HALF, a, b, HALF)
     elif head < QH + KH:
-        out_ptr = k_cache_ptr + (slot * KH + head - QH) * 2 * HALF
+        store_head(k_cache_ptr + (slot * KH + head - QH) * 2 * HALF, a, b, HALF)
     else:
-        out_ptr = v_cache_ptr + (slot * KH + head - QH - KH) * 2 * HALF
-    tl.store(out_ptr + i, a.to(out_ptr.dtype.element_ty))
-    tl.store(out_ptr + HALF + i, b.to(out_ptr.dtype.element_ty))
+        store_head(v_cache_ptr + (slot * KH + head - QH - KH) * 2 * HALF, a, b, HALF)
 
 
 def rope_cache(qkv, k_cache, v_cache, slots, positions):
@@ -457,7 +463,8 @@ print(f"keys: {row.read:,} bytes read, {row.least_read:,} necessary")
 # The way out is the [**split over the sequence**](#Glossary): several programs share a sequence, each takes a part of
 # its tokens, and computes attention *as if those were all* (Dao, Haziza, Massa and Sizov, *Flash-Decoding*, 2023). The
 # kernel can do that already: `part` says which tokens, and each part stores its own result and its
-# [LSE](06_attention.ipynb#Glossary), the logarithm of the sum under its softmax.
+# [LSE](06_attention.ipynb#Glossary), the logarithm of the sum under its softmax. To base 2 here, since the kernel takes
+# powers of 2.
 
 # %%
 with trace() as launch:
@@ -538,10 +545,22 @@ for name, (memory, token_step, piece_step, x) in ways.items():
     print(f"{name:18}  {loads:13}  {64 * 64 * 2 // (64 * loads):12}  {line.loads.lines / loads:12.0f}")
 
 # %% [markdown]
-# **Why.** 16 bytes is the widest load of a lane (`dwordx4`), so wider pieces gain nothing, and narrower ones need more
-# loads: 64 instead of 8 when transposed. In the flash layout a lane's piece is as wide, but its neighbour's key is a
-# whole row away. So each load touches 64 lines and uses 16 bytes of each. Packed, a wave reads one stretch of 1024
-# bytes, 8 lines.
+# **Look** at one load of a wave. A box is a piece of 16 bytes; eight of them are a line. First the flash layout, where
+# the same piece of the next token is a whole row away:
+
+# %%
+draw.cache_lines([token * KH * 64 // 8 for token in range(64)], itemsize=16)
+
+# %% [markdown]
+# Then packed:
+
+# %%
+draw.cache_lines(range(64), itemsize=16)
+
+# %% [markdown]
+# **Why.** 16 bytes is the widest load of a lane (`dwordx4`), so wider pieces gain nothing. Narrower ones need more
+# loads: 64 instead of 8 when transposed. And the same pieces of all tokens lie side by side, so that each load of the
+# wave is one stretch of 1024 bytes.
 #
 # The flash layout has its own remedy: let 8 lanes share a key. They read its 128 bytes side by side, and add up across
 # lanes. `tl.dot` does that by itself, so the course's attention reads the flash layout. The packed one is for kernels
@@ -592,10 +611,8 @@ with trace() as launch:
     course_kernels.paged_kv_cache_update(
         None, k15[0, :9], v15[0, :9], k8, v8, torch.arange(9), k_scale=k_scale, v_scale=v_scale
     )
-ledger = launch.ledger()
-print(
-    "launches:", len(launch), " bytes into the caches:", ledger["k_cache_ptr"].written + ledger["v_cache_ptr"].written
-)
+written = sum(launch.ledger()[name].written for name in ("k_cache_ptr", "v_cache_ptr"))
+print(f"launches: {len(launch)}, bytes for 9 tokens: {written:,} instead of {k15[0, :9].nbytes + v15[0, :9].nbytes:,}")
 restored = k8[0, :9].float() * k_scale
 print(f"largest error: {(restored - k15[0, :9]).abs().max() / k15.abs().max():.1%} of the largest number")
 
@@ -683,19 +700,22 @@ launch.picture("out_ptr")
 # the price of a launch with next to nothing in it, and compare with the time that the bytes of a token need:
 
 # %% tags=["nbval-ignore-output"]
+python = bench.stored("call").find("bare Triton launch", "rms_norm, 1 x 576").seconds
 kernels = sum(llm.count_calls(page_size=16).values())
 bound = hardware.lower_bound(bytes=weights + 1000 * token, flops=0, gpu="MI300X")
 print(f"PyTorch:    {pytorch.kernels:5} launches, {pytorch.kernels * 4.2e-3:5.2f} ms at 4.2 µs")
 print(f"one each:   {kernels:5} launches, {kernels * 4.2e-3:5.2f} ms")
 print(f"the bytes of a token, 1000 before it: {bound.seconds * 1e3:.2f} ms")
-assert kernels == 274 and bound.seconds * 1e3 < 0.1
+print(f"and to ask for 274 launches, at {python * 1e6:.0f} µs each: {kernels * python * 1e3:.1f} ms")
+assert kernels == 274 and bound.seconds * 1e3 < 0.1 and 4.2e-6 < python < 1e-4
 
 # %% [markdown]
-# A small model is all launches. With one kernel for each operation of the model, 274, most of PyTorch's time is gone,
-# and still launches cost twenty times what the bytes do. Engines do two more things. They fuse further, as you just
-# saw. And they record a step once, as a *graph*, and have the GPU replay it without asking the CPU each time. A graph
-# has fixed shapes. If it was recorded for a batch of 4 and only two chats are left, two rows must be **padding**: rows
-# that nobody asked for. Which brings us to the trap.
+# A small model is all [**launch overhead**](#Glossary). With one kernel for each operation of the model, most of
+# PyTorch's time is gone, and still launches cost twenty times what the bytes do. The last line is the other side: what
+# Python needs to ask for them, measured on the host of an NVIDIA H200. Engines therefore do two more things. They fuse
+# further, as you just saw. And they record a step once, as a *graph*, which the GPU replays without asking Python. A
+# graph has fixed shapes. If it was recorded for a batch of 4 and only two chats are left, two rows must be
+# [**padding**](#Glossary): rows that nobody asked for. Which brings us to the trap.
 #
 # ## The trap: slot -1
 #
@@ -760,10 +780,10 @@ store(careful_kernel, new, k_all, new_slots, layer=2)
 print("changed:", [tuple(place) for place in (k_all != before).any(-1).nonzero().tolist()])
 
 # %% [markdown]
-# No test without a -1 can find this, and tests without one are common: those of a well-known library draw their slots
-# with `randperm`, so that all are valid and none lies past the first few. Two habits help. Put a -1 into every test.
-# And fill the cache with something before you call the kernel, then compare *all* of it afterwards, not only what was
-# to be written.
+# No test without a -1 can find this, and tests without one are common. Those of AMD's own library for this operation,
+# aiter, drew their slots with `randperm` of the number of tokens when this was written: each is valid, and none lies
+# past the first few. Two habits help. Put a -1 into every test. And fill the cache with something before you call the
+# kernel, then compare *all* of it afterwards, not only what was to be written.
 #
 # ## On real hardware
 #
@@ -798,7 +818,7 @@ report
 
 # %% [markdown]
 # Now attention. It must be able to do one thing: have many bytes on the way at once. Look at how the keys are fetched
-# and multiplied:
+# and multiplied on an MI300X and on a Radeon RX 9070, and at what becomes of the block table in the kernel of rung 4:
 
 # %% tags=["nbval-ignore-output"]
 from course_kernels.paged_attention import paged_decode_kernel
@@ -809,7 +829,7 @@ length = torch.tensor([250], dtype=torch.int32)
 pages = torch.randn(16, 16, 8, 128, generator=generator).bfloat16()
 with trace() as launch:
     course_kernels.paged_decode_attention(q1, pages, pages, page_order, length)
-for arch in ("gfx942", "gfx1100"):
+for arch in ("gfx942", "gfx1201"):
     report = launch.amd_report(arch=arch)
     print(
         f"{arch:8} {report.vgprs:3} registers, loads of keys {max(report.loads)} bits, LDS {report.lds:6,} bytes",
@@ -887,7 +907,7 @@ else:
 # ## Which implementation runs
 #
 # Soon a whole model will depend on these functions, so know what a call does. Each function of `course_kernels` has two
-# implementations: the Triton kernel, and the formula in PyTorch (`reference.py`). The **backend** decides:
+# implementations: the Triton kernel, and the formula in PyTorch (`reference.py`). The [**backend**](#Glossary) decides:
 #
 # | backend | a call takes |
 # |---|---|
@@ -948,13 +968,13 @@ print("same as the model's own MLP;", len(launches), "launch")
 # | the four matrices, and the logits | matrix times vector, below | |
 # | split, RoPE, cache | one launch, rung 2 and 3 | 7.3 |
 # | attention over the pages | rung 4 and 5 | 7.4 |
-# | SwiGLU | elementwise | 03 |
+# | SwiGLU | elementwise | 3.2 |
 # | the most likely token | top-k | |
 #
 # One kernel is missing. For a single token the matrix product of lesson 05 is a matrix times a *vector*: no tile is
 # used twice, and the matrix units have nothing to win. So read the weight once, as widely as possible, and add up along
-# its rows. (The course's `matmul` has a path for this too. It splits the sum over many programs, to fill a GPU; the
-# interpreter, which pays for each program, would take minutes for a token.)
+# its rows. (The course's `matmul` has a path for this too. It splits the sum over many programs, to fill a GPU. The
+# interpreter pays for each program, and would take minutes for a token; so would your answer to 5.2.)
 
 
 # %%
@@ -990,7 +1010,7 @@ def linear(x, weight):
 def gather_kernel(table_ptr, index_ptr, out_ptr, N, BLOCK: tl.constexpr):
     row, cols = tl.program_id(0), tl.arange(0, BLOCK)
     source = tl.load(index_ptr + row).to(tl.int64)
-    x = tl.load(table_ptr + source * N + cols, mask=cols < N)
+    x = tl.load(table_ptr + source * N + cols, mask=cols < N, other=0.0)
     tl.store(out_ptr + row * N + cols, x, mask=cols < N)
 
 
@@ -1019,7 +1039,7 @@ kernels = {
     "linear": linear,
     "paged_kv_cache_update": lambda *arguments, style: (rope_and_cache(*arguments), None),
     "paged_decode_attention": my_kernel("7.4", course_kernels.paged_decode_attention),
-    "silu_and_mul": course_kernels.silu_and_mul,
+    "silu_and_mul": my_kernel("3.2", course_kernels.silu_and_mul),
     "topk": course_kernels.topk,
 }
 cache = llm.new_cache(64, page_size=16)
@@ -1093,6 +1113,7 @@ print("same tokens as PyTorch:", tokens == llm.generate(prompt, max_new_tokens=3
 #
 # - **decode**: making tokens one at a time; each is a forward pass over a single token
 # - **KV cache**: the keys and values of all earlier tokens, for each layer
+# - **batch**: the sequences that are decoded together, one token of each at a time
 # - **page**: a few slots of the cache, handed out together; vLLM's *block*
 # - **slot**: the place of one token in the cache
 # - **block table**: for each sequence, its pages in order

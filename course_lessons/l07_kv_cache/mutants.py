@@ -91,22 +91,10 @@ MUTANTS = {
         ),
     ),
     "7.3": (
-        Mutant("turns by the slot", (("position * HALF", "tl.maximum(slot, 0) * HALF"),), "turned-by-slot"),
-        Mutant(
-            "keys stay plain",
-            (("    if head < QH + KH:\n        cos", "    if head < QH:\n        cos"),),
-            "keys-not-turned",
-        ),
-        Mutant(
-            "values turn too",
-            (("    if head < QH + KH:\n        cos", "    if head >= 0:\n        cos"),),
-            "values-turned",
-        ),
-        Mutant(
-            "queries stay plain",
-            (("    if head < QH + KH:\n        cos", "    if (head >= QH) & (head < QH + KH):\n        cos"),),
-            "queries-not-turned",
-        ),
+        Mutant("turns by the slot", (("tl.load(positions_ptr + token)", "tl.maximum(slot, 0)"),), "turned-by-slot"),
+        Mutant("keys stay plain", (("slot >= 0, HALF, True)", "slot >= 0, HALF, False)"),), "keys-not-turned"),
+        Mutant("values turn too", (("slot >= 0, HALF, False)", "slot >= 0, HALF, True)"),), "values-turned"),
+        Mutant("queries stay plain", (("True, HALF, True)", "True, HALF, False)"),), "queries-not-turned"),
         Mutant("signs exchanged", ((_TURN, "a, b = a * cos + b * sin, b * cos - a * sin"),), "turned-backwards"),
         Mutant(
             "neighbours as pairs",
@@ -123,8 +111,10 @@ MUTANTS = {
             ((_TURN, "a = a * cos - b * sin\n        b = b * cos + a * sin"),),
             "turned-with-new-half",
         ),
-        Mutant("padding stored", (("exists = slot >= 0", "exists = True"),), "out-of-bounds"),
-        Mutant("nothing turned for padding", (("exists = True", "exists = slot >= 0"),), "partly-written"),
+        Mutant("padding stored", (("mask = (i < HALF) & exists", "mask = i < HALF"),), "out-of-bounds"),
+        Mutant(
+            "nothing turned for padding", (("position, True, HALF", "position, slot >= 0, HALF"),), "partly-written"
+        ),
     ),
     "7.4": (
         Mutant(
@@ -186,7 +176,7 @@ MUTANTS = {
         Mutant("multiplies by the scale", (("k / scale", "k * scale"),), "scale-multiplied"),
         Mutant("forgets the scale", (("k / scale", "k"),), "scale-forgotten"),
         Mutant("no clamp", (("tl.clamp(k / scale, -FP8_MAX, FP8_MAX)", "k / scale"),), "not-clamped"),
-        Mutant("clamps at 448 in any type", (("-FP8_MAX, FP8_MAX)", "-448.0, 448.0)"),), "not-clamped"),
+        Mutant("clamps at 448 in any type", (("-FP8_MAX, FP8_MAX)", "-448.0, 448.0)"),), "clamped-at-448"),
         Mutant("flash layout", (("(piece * PAGE + place) * X + d % X", "(slot * KH + h) * D + d"),), "not-packed"),
         Mutant("padding stored", (("mask=mask & (slot >= 0)", "mask=mask"),), "out-of-bounds"),
         Mutant(

@@ -14,8 +14,8 @@ _TURNED_HALF = {"atol": 1e-3, "rtol": 1e-3, "why": "rounded once to float16: one
 _TURNED_BFLOAT16 = {"atol": 8e-3, "rtol": 8e-3, "why": "rounded once to bfloat16: one unit in the last place is 8e-3"}
 _ATTENTION = {"atol": 1e-5, "rtol": 1e-5, "why": "float32 sums in another order differ by less than 1e-6 here"}
 _ATTENTION_BFLOAT16 = {"atol": 1e-2, "rtol": 1e-2, "why": "rounded once to bfloat16: one unit is 8e-3"}
-_FNUZ = torch.float8_e4m3fnuz  # an MI300X's
 _FP8 = {"atol": 2e-3, "rtol": 0.13, "why": "one unit in the last place of e4m3fn is an eighth; its smallest step 2^-9"}
+_E5M2 = {"atol": 1e-3, "rtol": 0.26, "why": "one unit in the last place of e5m2 is a quarter"}
 
 Make = Callable[[Generator], tuple]
 
@@ -298,11 +298,11 @@ _ROPE = Exercise(
     ),
     hints=(
         "Three sorts of heads: where does each come from, where does it go, and which of them turn?",
-        "Let `if head < QH: ... elif head < QH + KH: ... else: ...` choose an address to read and one to write. Row "
+        "Let `if head < QH: ... elif head < QH + KH: ... else: ...` call `move_head`, each with its own addresses. Row "
         "`slot` of the cache begins at `slot * KH * D`, and `D` is `2 * HALF`. Load both halves before you turn them.",
-        "In each branch `x_ptr = <...>`, `out_ptr = <...>` and whether it `exists`; then `a`, `b` loaded and widened; "
-        "`if head < QH + KH:` load `cos`, `sin` at `position * HALF + i` and set `a, b = <...>, <...>` in one line; "
-        "then two stores.",
+        "In `move_head`: `a`, `b` loaded and widened; `if TURN:` load `cos`, `sin` at `position * HALF + i` and set "
+        "`a, b = <...>, <...>` in one line; two stores with `mask=(i < HALF) & exists`. In the kernel: "
+        "`move_head(q_ptr + <...>, q_out_ptr + <...>, cos_ptr, sin_ptr, position, True, HALF, True)`, and so on.",
     ),
     suspects=(
         Suspect(
@@ -559,11 +559,16 @@ def _packed(write: Callable[..., None]) -> Callable[..., Tensor]:
     return formula
 
 
-def _unclamped(k, k_cache, slots, scale) -> None:
-    """What is above the largest number of e4m3fnuz becomes NaN."""
-    keep, page = slots >= 0, k_cache.shape[3]
-    rows = (k.float() / scale)[keep].unflatten(-1, (-1, k_cache.shape[-1])).to(k_cache.dtype).view(torch.uint8)
-    k_cache.view(torch.uint8)[slots[keep] // page, :, :, slots[keep] % page] = rows
+def _clamped_at(limit: float) -> Callable[..., None]:
+    """What is above the largest number of e5m2 becomes infinite."""
+
+    def write(k, k_cache, slots, scale) -> None:
+        keep, page = slots >= 0, k_cache.shape[3]
+        rows = (k.float() / scale).clamp(-limit, limit)[keep].unflatten(-1, (-1, k_cache.shape[-1]))
+        bits = rows.to(k_cache.dtype).view(torch.uint8)
+        k_cache.view(torch.uint8)[slots[keep] // page, :, :, slots[keep] % page] = bits
+
+    return write
 
 
 def _flash_order(k, k_cache, slots, scale) -> None:
@@ -599,7 +604,7 @@ _PACK = Exercise(
         Case("pages of 4", _pack(7, 2, 32, page=4), **_FP8),
         Case("a scale of 1", _pack(4, 2, 32, scale=1.0), **_FP8),
         Case("numbers past 448 times the scale", _pack(4, 2, 32, scale=0.01, size=4.0), **_FP8),
-        Case("e4m3fnuz, numbers past 240 times the scale", _pack(4, 2, 32, scale=0.02, fp8=_FNUZ), **_FP8),
+        Case("e5m2, numbers past 57344 times the scale", _pack(4, 2, 32, scale=2e-5, fp8=torch.float8_e5m2), **_E5M2),
         Case("padding: slot -1", _pack(6, 2, 32, padding=2), **_FP8),
         Case("bfloat16", _pack(4, 2, 32, dtype=torch.bfloat16), **_FP8),
     ),
@@ -624,8 +629,13 @@ _PACK = Exercise(
         ),
         Suspect(
             "not-clamped",
-            "Numbers past the largest one of the type became NaN. Which is the largest, in each of the two types?",
-            _packed(_unclamped),
+            "Numbers past the largest one of the type became infinite. Where do they have to be cut off?",
+            _packed(_clamped_at(torch.inf)),
+        ),
+        Suspect(
+            "clamped-at-448",
+            "448 is the largest number of one of the two types. The other one reaches further.",
+            _packed(_clamped_at(448.0)),
         ),
         Suspect(
             "not-packed",
