@@ -462,8 +462,8 @@ _ATTENTION = Exercise(
         Case("scores far below zero", _head(18, 45, 32, mean=-30.0), **_LARGE),
         Case("scores up to 50", _head(20, 70, 64, size=15.0), **_LARGE),
         Case("head dimension 128", _head(17, 40, 128), **_FLOAT32),
-        Case("float16", _head(20, 70, 32, dtype=torch.float16), **_FLOAT16),
-        Case("bfloat16", _head(33, 65, 64, dtype=torch.bfloat16), **_BFLOAT16),
+        Case("float16", _head(18, 40, 16, dtype=torch.float16), **_FLOAT16),
+        Case("bfloat16", _head(20, 45, 32, dtype=torch.bfloat16), **_BFLOAT16),
     ),
     hints=(
         "Two sums run over the same exponentials, `row_sum` and `acc`. What do both need when a maximum rises? And "
@@ -525,14 +525,14 @@ _PREFILL = Exercise(
     max_launches=1,
     cases=(
         Case("one head, one tile", _heads(1, 1, 1, 16, 16, 32), **_FLOAT32),
-        Case("as in SmolLM2: 9 heads on 3, 37 tokens", _heads(1, 9, 3, 37, 37, 64, by_token=True), **_FLOAT32),
+        Case("as in SmolLM2: 9 heads on 3, 21 tokens", _heads(1, 9, 3, 21, 21, 64, by_token=True), **_FLOAT32),
         Case("earlier keys: 10 queries, 45 keys", _heads(1, 2, 1, 10, 45, 16), **_FLOAT32),
-        Case("two sequences, 4 heads on 2", _heads(2, 4, 2, 20, 20, 16), **_FLOAT32),
+        Case("two sequences, 4 heads on 2", _heads(2, 4, 2, 10, 10, 16), **_FLOAT32),
         Case("heads of a token side by side", _heads(2, 2, 2, 19, 19, 32, by_token=True), **_FLOAT32),
         Case("one token", _heads(1, 3, 1, 1, 1, 16), **_FLOAT32),
-        Case("scores up to 50", _heads(1, 2, 2, 40, 40, 32, size=12.0), **_LARGE),
-        Case("float16, 6 heads on 2", _heads(1, 6, 2, 24, 24, 32, dtype=torch.float16), **_FLOAT16),
-        Case("bfloat16, head dimension 64", _heads(1, 2, 1, 33, 50, 64, dtype=torch.bfloat16), **_BFLOAT16),
+        Case("scores up to 50", _heads(1, 1, 1, 40, 40, 32, size=12.0), **_LARGE),
+        Case("float16, 4 heads on 2", _heads(1, 4, 2, 18, 18, 16, dtype=torch.float16), **_FLOAT16),
+        Case("bfloat16, 20 queries, 35 keys", _heads(1, 2, 1, 20, 35, 32, dtype=torch.bfloat16), **_BFLOAT16),
     ),
     hints=(
         "How many keys does query `i` see? Which query of a tile sees the most, and so says where the loop may end?",
