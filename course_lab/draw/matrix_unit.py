@@ -12,6 +12,7 @@ from course_lab.simulator.instructions import matrix
 
 _LEFT, _TOP, _GAP = 40, 66, 22
 _SIDE = 208.0  # pixels of D
+_READABLE = 12.0  # pixels of a cell that has room for a number
 
 _Cell = tuple[int, int]  # row, column
 
@@ -39,7 +40,8 @@ def matrix_unit(mnemonic: str, arch: str = "gfx942", lane: int = 0) -> svg.Pictu
     canvas = svg.Canvas()
     title = f"{mnemonic} on {arch}: {held.m} x {held.n} results, {held.k} products each, in one instruction"
     canvas.text(10, 18, title, "b")
-    canvas.text(10, 35, f"marked: all that lane {lane} of {held.lanes} holds, numbered as its registers are", "q")
+    numbered = ", numbered as its registers are" if size >= _READABLE else ""
+    canvas.text(10, 35, f"marked: all that lane {lane} of {held.lanes} holds{numbered}", "q")
     _draw(canvas, "A", _LEFT, y, size, (held.m, held.k), _operand(held), lane)
     _draw(canvas, "B", x, _TOP, size, (held.k, held.n), [_swapped(cells) for cells in _operand(held)], lane)
     _draw(canvas, "D, and C", x, y, size, (held.m, held.n), _result(held), lane)
@@ -96,7 +98,7 @@ def _draw(
         left, top = x + column * size, y + row * size
         words = f"lane {lane}, element {number}: row {row}, column {column}"
         canvas.box(left, top, size, size, svg.colour(lane // group), words, 0.85)
-        if size >= 12:
+        if size >= _READABLE:
             canvas.text(left + size / 2, top + size / 2 + 3.5, str(number), "sc")
     canvas.outline(x, y, columns * size, rows * size, "o")
     canvas.text(x, y - 6, f"{name} ({rows} x {columns})", "sq")

@@ -68,9 +68,13 @@ class Canvas:
     def grow(self, bottom: float) -> None:
         self.height = max(self.height, bottom)
 
-    def text(self, x: float, y: float, text: str, kind: str = "") -> None:
-        """Text with its baseline at y. kind: of the letters q quiet, b bold, s small, e ends at x, c centred."""
+    def text(self, x: float, y: float, text: str, kind: str = "", size: float = 0) -> None:
+        """Text with its baseline at y. kind: of the letters q quiet, b bold, s small, e ends at x, c centred.
+
+        size: in pixels, where it is not that of its kind.
+        """
         kind = f' class="{" ".join(kind)}"' if kind else ""
+        kind += f' style="font-size:{number(size)}px"' if size else ""
         self.parts.append(f'<text x="{number(x)}" y="{number(y)}"{kind}>{escape(text)}</text>')
         self.grow(y + 4)
 

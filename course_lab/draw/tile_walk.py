@@ -199,9 +199,11 @@ def _draw_operand(canvas: svg.Canvas, matrix: _Matrix, programs: list[int]) -> N
 
 
 def _label(canvas: svg.Canvas, box: tuple[float, float, float, float], words: str, kind: str) -> None:
+    """The words in the middle of a box, if need be in smaller letters, or not at all."""
     x, y, width, height = box
-    if height >= 11 and width > svg.text_width(words, 10) + 2:
-        canvas.text(x + width / 2, y + height / 2 + 3.5, words, kind)
+    fits = (size for size in (10, 8) if height > size and width > svg.text_width(words, size) + 2)
+    if size := next(fits, None):
+        canvas.text(x + width / 2, y + height / 2 + 0.35 * size, words, kind, 0 if size == 10 else size)
 
 
 def _shape(launch: TracedLaunch, name: str) -> tuple[int, int]:

@@ -58,9 +58,9 @@ for tokens in (1, 37, 256, 2048):
 print(f"MI300X: from {ridge:.0f} on, arithmetic is the limit (in bfloat16)")
 
 # %% [markdown]
-# With one token, as in decoding, a product is a memory problem like everything before: the weight must be read, and
-# each of its numbers is used once. With a long prompt it becomes an arithmetic problem. But only if each number is
-# really fetched about once. That is what this lesson is about.
+# With one token a product is a memory problem like everything before: each number of the weight is read and used once.
+# With a long prompt it becomes an arithmetic problem. But only if each number is really fetched about once. That is
+# what this lesson is about.
 #
 # ## The idea on paper
 #
@@ -69,8 +69,8 @@ print(f"MI300X: from {ridge:.0f} on, arithmetic is the limit (in bfloat16)")
 # One result needs a row of $A$ and a column of $B$: $2K$ numbers for $2K$ operations. Compute each result by itself,
 # and you fetch one number for each operation.
 #
-# Now compute a whole [**tile**](#Glossary) of results at once, $M_b$ rows by $N_b$ columns. For each $k$ it takes $M_b$
-# numbers of $A$ and $N_b$ numbers of $B$, and each of these is used for a whole column or row of the tile:
+# Now compute a whole [tile](01_vector_add.ipynb#Glossary) of results at once, $M_b$ rows by $N_b$ columns. For each $k$
+# it takes $M_b$ numbers of $A$ and $N_b$ of $B$. One of $A$ serves a whole row of the tile, one of $B$ a whole column:
 #
 # | for each step along $K$ | one result | a tile |
 # |---|---|---|
@@ -78,8 +78,8 @@ print(f"MI300X: from {ridge:.0f} on, arithmetic is the limit (in bfloat16)")
 # | operations | $2$ | $2 M_b N_b$ |
 # | operations for each number | $1$ | $\frac{2 M_b N_b}{M_b + N_b}$, which is $M_b$ for a square |
 #
-# So the side of the tile decides the kernel's [arithmetic intensity](01_vector_add.ipynb#Glossary), operations for each
-# byte. (A number of bfloat16 has two bytes.) The whole product fetches
+# So the side of the tile decides the kernel's [arithmetic intensity](01_vector_add.ipynb#Glossary): a number of
+# bfloat16 has two bytes, so a square makes $M_b / 2$ operations a byte. The whole product fetches
 #
 # $$ M K N \left( \frac{1}{M_b} + \frac{1}{N_b} \right) \quad \text{numbers.} $$
 #
@@ -95,8 +95,7 @@ print(f"MI300X: from {ridge:.0f} on, arithmetic is the limit (in bfloat16)")
 #
 # ## Rung 1: one program, one result
 #
-# You know everything that the simplest kernel needs. It is the reduction of lesson 02, over the product of a row and a
-# column:
+# The simplest kernel is the reduction of lesson 02, over the product of a row and a column:
 
 
 # %%
@@ -123,8 +122,8 @@ launch.ledger()
 # There is a second problem, and it depends on how $B$ lies in memory. `weight.T` copies nothing: the strides are
 # exchanged, and $k$ has stride 1. Had somebody stored the matrix as $(K, N)$, then $k$ would have stride $N$.
 #
-# **Predict.** 64 lanes of a wave read 64 neighbouring $k$ of one column. How many lines of 128 bytes is that for each
-# of the two? (Look at lesson 01, *What memory really delivers*.) Count it:
+# **Predict.** 64 lanes of a wave read 64 neighbouring $k$ of one column. How many
+# [lines](01_vector_add.ipynb#Glossary) of 128 bytes is that for each of the two?
 
 # %% tags=["nbval-ignore-output"]
 stored = {"(N, K), as a weight": b, "(K, N)": b.contiguous()}
@@ -137,9 +136,8 @@ for name, matrix in stored.items():
     assert line.loads.lines == (2 if name.startswith("(N") else 32)
 
 # %% [markdown]
-# Two lines against 32. (Rows of this corner are 16 numbers long, so two of them share a line. With the real width each
-# number would have a line of its own.) A tile has two sides, and lanes can walk along whichever of them has stride 1.
-# So it cures this too; you will see that counted in rung 4.
+# Two lines against 32. (Rows of this corner are 16 numbers long, so two of them share a line.) A tile has two sides,
+# and lanes can walk along whichever of them has stride 1. So it cures this too; rung 4 counts it.
 #
 # ## Rung 2: one program, one tile
 #
@@ -196,9 +194,9 @@ walk = draw.tile_walk(launch, at_once=1)
 walk[:2]
 
 # %% [markdown]
-# **Look.** The picture lays $A$ to the left of $C$ and $B$ above it, as you do on paper. The program that owns a tile
-# of $C$ walks along one band of $A$ and one of $B$. The numbers are its steps; the last of the five is cut short,
-# because 576 is 4.5 times 128. Scroll once: the next program loads the same band of $B$ again, with another one of $A$.
+# **Look.** $A$ lies to the left of $C$ and $B$ above it, as on paper. The program that owns a tile of $C$ walks along
+# one band of $A$ and one of $B$. The numbers are its steps; the last of the five is cut short, because 576 is 4.5 times
+# 128. Scroll once: the next program loads the same band of $B$ again, with another one of $A$.
 #
 # Now check the formula. **Predict** the bytes for square tiles of 16, 32 and 64, a product of 128 x 128 x 128 in
 # float32:
@@ -217,13 +215,12 @@ for side in (16, 32, 64):
 # %% [markdown]
 # **Why.** Twice the side, half the bytes. So why not make the tile as large as the matrix? Its sums live in registers.
 # A tile of 256 x 256 has 65,536 of them. Divided by the 512 lanes of eight waves, that is 128 registers for each lane
-# before anything else has been loaded. The tile is as large as the registers allow, and you will see below what they
-# allow.
+# before anything else has been loaded. The tile is as large as the registers allow; rung 8 counts them.
 #
 # ## Rung 3: the matrix units
 #
-# What does `tl.dot` become? You could write it with what you know: a column of `a` times a row of `b`, added to the
-# tile, for every single $k$. Compare, for one tile of 64 x 64 x 64 in float16:
+# What does `tl.dot` become? By hand you would add a column of `a` times a row of `b` to the tile, for every single $k$.
+# Compare, for one tile of 64 x 64 x 64 in float16:
 
 
 # %%
@@ -247,15 +244,16 @@ a16, b16 = (torch.randn(64, 64, generator=generator).half() for _ in "ab")
 by_hand = simulator.simulate(outer_products_kernel, (1, 1), arguments(a16, b16), BLOCK_M=64, BLOCK_N=64)
 by_dot = simulator.simulate(matmul_kernel, (1, 1), arguments(a16, b16), BLOCK_M=64, BLOCK_N=64, BLOCK_K=64)
 for name, run in (("outer products", by_hand), ("tl.dot", by_dot)):
-    print(f"{name:14}  {run.instructions:6,} instructions of waves, of these {run.by_kind.get('matrix', 0)} matrix")
+    print(f"{name:14}  {run.instructions:6,} instructions, of these {run.by_kind.get('matrix', 0)} matrix")
 assert by_hand.instructions > 10 * by_dot.instructions and by_dot.by_kind["matrix"] == 32
 
 # %% [markdown]
-# 32 instructions do the work of thousands. Each compute unit has [**matrix units**](#Glossary) beside the vector units,
-# one for each [SIMD](02_rmsnorm.ipynb#Glossary). AMD calls their instructions [**MFMA**](#Glossary) (matrix fused
-# multiply-add) on Instinct and [**WMMA**](#Glossary) (wave matrix multiply-accumulate) on Radeon. One instruction takes
-# a small tile of $A$ and one of $B$, spread over the registers of *all* lanes of a wave, and adds their product to a
-# tile of sums. The name says the size: `32x32x8` makes 32 x 32 results, each a sum of 8 products.
+# 32 instructions do the work of thousands. Each [SIMD](02_rmsnorm.ipynb#Glossary) has a [**matrix unit**](#Glossary)
+# besides its ordinary circuits (the data sheet of the MI300X counts 1216, four for each compute unit). AMD calls its
+# instructions [**MFMA**](#Glossary) (matrix fused multiply-add) on Instinct and [**WMMA**](#Glossary) (wave matrix
+# multiply-accumulate) on Radeon. One of them takes a small tile of $A$ and one of $B$, spread over the registers of
+# *all* lanes of a wave, and adds their product to a tile of sums. The name says the size: `32x32x8` makes 32 x 32
+# results, each a sum of 8 products.
 #
 # The same line of Triton, for five generations:
 
@@ -271,12 +269,11 @@ for arch in ("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201"):
     assert found[0] != "none" and (found[1] == "none") == arch.startswith("gfx1")
 
 # %% [markdown]
-# (`bf16 -> f32`: bfloat16 operands, float32 sums; float16 has the same shapes.) Three things to see. The MI300 and the
-# MI200 have the same shapes; the MI350's instruction takes twice the $k$. The Radeons have one shape only. And Radeons
-# have no matrix unit for float32: there `tl.dot` falls back to vector instructions.
+# (`bf16 -> f32`: bfloat16 operands, float32 sums.) The MI350's instruction takes twice the $k$ of the MI200's and
+# MI300's. Radeons work on 16 x 16, and have no matrix instruction for float32: there `tl.dot` falls back to ordinary
+# multiplications.
 #
-# Which lane holds what? This is the heart of these instructions. Let the simulator execute one, on one wave, and look
-# at what it reads and writes:
+# Which lane holds what? Let the simulator execute one on one wave, and look at what it reads and writes:
 
 # %% tags=["nbval-ignore-output"]
 a1, b1 = (torch.randn(32, 8, generator=generator).half() for _ in "ab")
@@ -299,10 +296,11 @@ assert min(abs(expected - float(result[1].after.view("float32")[5]))) < 1e-2
 draw.matrix_unit("v_mfma_f32_32x32x8_f16", arch="gfx942", lane=5)
 
 # %% [markdown]
-# **Look.** Lane 5 brings 4 numbers of row 5 of $A$ and 4 of column 5 of $B$, in two registers each, and it keeps 16 of
-# the sums, of one column. Neighbouring registers are neighbouring rows, four at a time. (Triton may hand over $A$ and
-# $B$ exchanged, and so compute the transposed tile, if that makes the store at the end wider. Then the number above
-# sits at row 5 and column 1.)
+# **Look.** $D$ is what comes out, $C$ the sums that went in: $D = AB + C$. Lane 5 brings 4 numbers of row 5 of $A$ and
+# 4 of column 5 of $B$, in two registers each, and it keeps 16 of the sums, of one column. Neighbouring registers are
+# neighbouring rows, four at a time, so its register 1 is row 1, column 5. (Is the number above that of row 5, column 1?
+# Triton hands over $A$ and $B$ exchanged where that makes the store at the end wider. The unit then computes the
+# transposed tile.)
 #
 # The same on a Radeon RX 7900, in WMMA:
 
@@ -311,11 +309,10 @@ draw.matrix_unit("v_wmma_f32_16x16x16_f16", arch="gfx1100", lane=5)
 
 # %% [markdown]
 # A wave of 32 lanes, 16 x 16 results, so 8 for each lane. Here every number of $A$ and $B$ is held *twice*, once in
-# each half of the wave. The next generation (gfx12, the RX 9070) has given that up: try `arch="gfx1201"`. It frees
-# registers for larger tiles.
+# each half of the wave. The RX 9070 has given that up, which frees registers: try `arch="gfx1201"`.
 #
-# The unit is fast because nothing is fetched while it works. A number that lane 5 brings is used for 32 results, and
-# the passing around happens inside the unit. How much faster, by the data sheets:
+# A number that a lane brings is used for a whole row or column of results, and is passed around inside the unit. How
+# much faster is that, by the data sheets?
 
 # %%
 for name in ("MI300X", "RX 7900 XTX"):
@@ -361,18 +358,17 @@ for arch in ("gfx90a", "gfx942", "gfx950"):
 # NVIDIA's TF32 does. That makes it four times as fast (654 instead of 163 TFLOP/s, by the data sheet), and Triton takes
 # it unless you say `"ieee"`. The MI200 and MI350 do not have it, so the same kernel gives different results there.
 #
-# The interpreter cannot show that: it multiplies exactly. All kernels of this course say `"ieee"`, and
-# `course_kernels.matmul` has an argument `allow_tf32` for those who want it.
+# The interpreter cannot show that: it multiplies in float32. All kernels of this course say `"ieee"`.
 #
 # ## Rung 4: LDS, and its banks
 #
-# The operands come from memory with wide loads, so that a lane gets 8 neighbours along $K$. The matrix unit wants
-# something else: lane 5 needs row 5, and *every* wave that works on the same rows needs them too. The tiles must change
-# hands. They go through [LDS](02_rmsnorm.ipynb#Glossary): all waves write what they have loaded, wait, and read what
-# they need. Triton arranges that; you see it in the code as `ds_write` and `ds_read`:
+# The operands come from memory with wide loads: with a weight for $B$, each lane gets 8 neighbours along $K$. The
+# matrix unit wants something else: lane 5 needs row 5, and *every* wave that works on the same rows needs them too. The
+# tiles must change hands. They go through [LDS](02_rmsnorm.ipynb#Glossary): all waves write what they have loaded,
+# wait, and read what they need. Triton arranges that; you see it in the code as `ds_write` and `ds_read`:
 
 # %% tags=["nbval-ignore-output"]
-report = amd_report(matmul_kernel, *arguments(a16, b16), BLOCK_M=64, BLOCK_N=64, BLOCK_K=64, arch="gfx942")
+report = amd_report(matmul_kernel, *arguments(a16, b16.T), BLOCK_M=64, BLOCK_N=64, BLOCK_K=64, arch="gfx942")
 for instruction in report.program.instructions:
     if instruction.kind in ("LDS", "barrier", "matrix"):
         print(instruction.text)
@@ -383,8 +379,9 @@ assert report.lds == 2 * 64 * 64 * 2
 
 # %% [markdown]
 # 16 KiB: the two tiles of operands, in float16. LDS is fast because it is built of 32 [**banks**](#Glossary), each four
-# bytes wide, that work at the same time. Bank $i$ has the words $i$, $i + 32$, $i + 64$ and so on. In one cycle it
-# delivers one word. If two lanes want different words of the same bank, one waits: a [**bank conflict**](#Glossary).
+# bytes wide, that work at the same time (*Understanding AMD GPU LDS and Bank Conflicts*, in the documentation of AMD's
+# Composable Kernel). Bank $i$ has the words $i$, $i + 32$, $i + 64$ and so on, and delivers one in a cycle. If two
+# lanes want different words of the same bank, one waits: a [**bank conflict**](#Glossary).
 #
 # **Predict.** A tile of 32 columns of float32 lies row by row in LDS. 32 lanes read one *row*: which banks? And if they
 # read one *column*?
@@ -420,14 +417,14 @@ for arch, dtype, side in cases:
 # conflicts. The bytes for gfx950 are more than the tiles need: that is padding. (All this is Triton 3.9. In 3.6 there
 # was no padding on gfx950, and both layouts had conflicts.)
 #
-# The last line is a warning. Radeon in float32 has no matrix unit, and there the friendly layout becomes the bad one:
-# two thirds of the cycles are lost. Such a thing never shows in the results. Count.
+# The last line is a warning. A Radeon multiplies float32 without a matrix unit, and there the friendly layout becomes
+# the bad one: two thirds of the cycles are lost. Such a thing never shows in the results. Count.
 #
 # ## Rung 5: start loading early
 #
-# A load from memory takes long to arrive: the matrix unit could do much in that time. Write down in which order one
-# wave does things: G a load from global memory, w a write to LDS, r a read from it, M a matrix instruction, | a
-# barrier. The simulator knows, because it executes them. Take four steps along $K$.
+# A load from memory takes long to arrive: the matrix unit could do much in that time. Let the simulator write down in
+# which order one wave does things: G a load from memory, S a store, w a write to LDS, r a read from it, M a matrix
+# instruction, | a barrier. Take four steps along $K$.
 #
 # **Predict.** With `num_stages=1` the program does what you wrote: load, multiply, load, multiply. When does the matrix
 # unit wait?
@@ -455,9 +452,9 @@ assert strips[1].partition("M")[0].count("G") == 4 < strips[2].partition("M")[0]
 
 # %% [markdown]
 # **Look.** Above, each GGGG is followed by writes of what it loaded, so everybody waits for memory, four times. Below,
-# the loads of the *next* step are started before the Ms of this one, and written to LDS after them. While the matrix
-# unit works, the data travel. This is [**pipelining**](#Glossary), and `num_stages` is how many steps are under way at
-# the same time. You only change a number of the launch; the compiler rearranges the loop.
+# the Gs of the *next* step come before the Ms of this one or among them, and their w after most of these. While the
+# matrix unit works, the data travel. This is [**pipelining**](#Glossary), and `num_stages` is how many steps are under
+# way at the same time. The compiler rearranges the loop.
 #
 # An MI350 goes further. Look for the w:
 
@@ -470,8 +467,9 @@ assert "M" in mi350
 # There is none. Its loads can go from memory into LDS directly, without registers in between. (Triton does so from 3.8
 # on.)
 #
-# What does a stage cost? Every step that is under way needs a place for its two tiles. **Predict**: from which number
-# of stages on does a tile of 128 x 128 x 64 in bfloat16 no longer fit into the 64 KiB of LDS of an MI300X?
+# What does a stage cost? Every step that is under way needs a place for its two tiles. On an MI300X the newest one is
+# still in registers, so LDS holds `num_stages - 1` of them. (With one stage the two tiles take turns in one place.)
+# **Predict**: how many stages of 128 x 128 x 64 in bfloat16 fit into the 64 KiB of LDS of an MI300X?
 
 # %% tags=["nbval-ignore-output"]
 from course_lab.amd import AmdLimitError
@@ -489,19 +487,20 @@ for num_stages in (1, 2, 3, 4):
         print(f"{num_stages} stages: LDS {report.lds:6,}, registers {report.vgprs}, {waves.waves:g} waves a SIMD")
 
 # %% [markdown]
-# Three fill the LDS, and then only one program fits on a compute unit: one wave for each SIMD, with nobody to take over
-# while it waits. Two stages leave room for two programs. AMD's workload guide for the MI300X recommends two for a
-# kernel with one product, and it is Triton's default there. (The compiler does not refuse the fourth; the GPU would.
-# The course's report checks it.)
+# A step takes two tiles of 16 KiB. Three stages fill the LDS, and then only one program fits on a compute unit: one
+# wave for each SIMD, with nobody to take over while it waits. Two stages leave room for two programs. AMD's workload
+# guide for the MI300X recommends two for a kernel with one product, and it is Triton's default there. (The compiler
+# does not refuse the fourth; the GPU would. The course's report checks it.)
 #
 # ## Rung 6: the order of the tiles
 #
-# By the formula, tiles of 128 x 128 fetch every number of `a` many times, once for each column of tiles. Not all of
-# that comes from memory. Programs that run at the same time share a cache, the [**L2**](#Glossary). If two of them need
-# the same tile of $A$, it comes from memory once. So what counts is how many *different* tiles are wanted at a time.
+# Every number of $A$ is fetched once for each column of tiles. Not all of that comes from memory. Programs that run at
+# the same time share a cache, the [**L2**](#Glossary). If two of them need the same tile of $A$, it comes from memory
+# once. So what counts is how many *different* tiles are wanted at a time.
 #
 # Take $C$ of 8 rows and 16 columns of tiles, and 16 programs at a time. **Predict.** If the 16 are one row of $C$, how
-# many different tiles do they load in a step? And if they are a square of 4 x 4?
+# many different tiles do they load in a step? And if they are a square of 4 x 4? (`deal`, below, is for the section
+# after this. With `XCDS=1` it changes nothing.)
 
 
 # %%
@@ -530,7 +529,8 @@ def ordered_kernel(a_ptr, b_ptr, c_ptr, M, N, BLOCK: tl.constexpr, GROUP_M: tl.c
     k_a, k_b = tl.arange(0, BLOCK)[None, :], tl.arange(0, BLOCK)[:, None]
     a = tl.load(a_ptr + offs_m * BLOCK + k_a, mask=offs_m < M, other=0.0)
     b = tl.load(b_ptr + k_b * N + offs_n, mask=offs_n < N, other=0.0)
-    tl.store(c_ptr + offs_m * N + offs_n, tl.dot(a, b), mask=(offs_m < M) & (offs_n < N))
+    c = tl.dot(a, b, input_precision="ieee")
+    tl.store(c_ptr + offs_m * N + offs_n, c, mask=(offs_m < M) & (offs_n < N))
 
 
 def in_order(rows, columns, GROUP_M, XCDS):
@@ -553,14 +553,15 @@ draw.tile_walk(in_bands, at_once=16)[:1]
 # %% [markdown]
 # 17 different tiles against 8, for the same 16 results. (The numbers in the tiles say how many programs want them.)
 # `GROUP_M=4` makes bands of four rows and walks through each band column by column, so that programs with neighbouring
-# numbers form a square. This is [**grouped ordering**](#Glossary), and it is in every matmul. Nothing else changes: it
-# only renames the tiles.
+# numbers form a square. This is [**grouped ordering**](#Glossary). Nothing else changes: it only renames the
+# tiles.
 #
 # ### Eight dies
 #
 # An MI300X is not one chip. Its 304 compute units sit on eight dies, which AMD calls [**XCDs**](#Glossary) (accelerator
-# complex dies). **Each has an L2 of its own**, of 4 MiB. And the hardware deals out programs in turn: program 0 to die
-# 0, program 1 to die 1, program 8 to die 0 again. Neighbours never share a cache.
+# complex dies). **Each has an L2 of its own**, of 4 MiB. And the hardware deals out programs in turn, says AMD's
+# workload guide: program 0 to die 0, program 1 to die 1, program 8 to die 0 again. Programs with neighbouring numbers
+# never share an L2.
 #
 # **Predict.** Bands of 8 rows, 8 dies: which tiles does die 0 get?
 
@@ -603,11 +604,13 @@ for GROUP_M in (1, 4, 8):
     print(f"bands of {GROUP_M}: each tile is used {plain:.1f} times as dealt, {remapped:.1f} times after the remap")
 
 # %% [markdown]
-# **Why.** Bands alone make it *worse* on eight dies (2.8 instead of 5.9), and so does the remap alone. Only both
-# together are better than neither. On a GPU with one L2, such as a Radeon or the MI210, bands alone are right. This is
-# a count of loads, not a time: how much of it you feel depends on how busy memory is. On the NVIDIA H200, the order
-# hardly matters; here are the figures that the course measured there, for its own kernel with tiles of 128 x 128, at
-# 8192 x 8192 x 8192:
+# **Why.** Plain rows, as dealt, do well here by luck: 64 is a multiple of 8, so a die always has the same eight
+# columns, of about five rows. Bands alone destroy that, and so does the remap alone. Bands of 4 *and* the remap are
+# best: 38 tiles are then 4 rows of 256 and about 10 columns of 128, nearly a square. Bands of 8 make it too high. On a
+# GPU with one L2, such as a Radeon or the MI210, bands alone are right.
+#
+# This is a count of loads, not a time. On the NVIDIA H200 the order hardly matters. The course measured its own kernel
+# there, with tiles of 128 x 128, at 8192 x 8192 x 8192:
 
 # %% tags=["nbval-ignore-output"]
 groups = bench.stored("groups", gpu="H200")
@@ -619,13 +622,13 @@ print(", ".join(f"{name}: {rate:.0f} TFLOP/s" for name, rate in rates.items()))
 assert 1 < rates["groups of 8"] / rates["groups of 1"] < 1.1
 
 # %% [markdown]
-# Two percent between bands of 1 and of 8: its L2 is large, and shared by the whole chip. Do not carry that over to an
-# MI300X; there is no AMD figure here because the course was made without an AMD GPU at hand.
+# Two percent between bands of 1 and of 8. Do not carry that over to an MI300X, which has other caches; the course had
+# no AMD GPU to measure on.
 #
 # ## The trap: tiles that nobody computes
 #
-# `deal` is three lines, you find it in many kernels in just this form, and you have seen it work. All inputs of
-# `in_order` are ones, so every result must be 16. The result begins as NaN.
+# `deal` is two lines, and you have seen it work. All inputs of `in_order` are ones, so every result must be 16. The
+# result begins as NaN.
 
 # %%
 for rows, columns in ((8, 16), (8, 8), (16, 2), (5, 5), (6, 7)):
@@ -634,10 +637,10 @@ for rows, columns in ((8, 16), (8, 8), (16, 2), (5, 5), (6, 7)):
     print(f"{rows:2} x {columns:2} tiles: {verdict}, {int(c.isnan().sum()):3} results never written")
 
 # %% [markdown]
-# Three tests pass, and then whole tiles are missing. No address was illegal, no mask is wrong.
+# Three tests pass, and then whole tiles are missing: 256 results are one tile. No address was illegal, no mask is
+# wrong.
 #
-# **Explain it before you read on.** 256 elements are one tile of 16 x 16. 25 and 42 have something in common that 128,
-# 64 and 32 do not have.
+# **Explain it before you read on.** 25 and 42 have something in common that 128, 64 and 32 do not have.
 
 # %%
 _, launch = in_order(5, 5, GROUP_M=4, XCDS=8)
@@ -665,8 +668,7 @@ print("5 x 5 tiles:", "right" if (c == 16).all() else "WRONG")
 
 
 # %% [markdown]
-# Whoever renames tiles must prove that each tile gets exactly one name. That takes a few lines, for *every* number of
-# programs, and no kernel:
+# Whoever renames tiles must prove that each tile gets exactly one name, for *every* number of programs:
 
 # %%
 for name, more in (("without the remainder", 0), ("with it", 1)):
@@ -685,7 +687,7 @@ for name, more in (("without the remainder", 0), ("with it", 1)):
 # ## Rung 7: the epilogue
 #
 # When the loop ends, the tile of sums is in registers. Whatever is done element by element to the result can be done
-# now, for nothing: a bias, an activation, a scale, a conversion. That part of the kernel is called its
+# now, before it is stored: a bias, an activation, a scale, a conversion. That part of the kernel is called its
 # [**epilogue**](#Glossary). As a kernel of its own, an activation reads and writes all of $C$ again.
 #
 # **Predict.** A hidden layer of 2048 tokens with 3072 outputs in bfloat16: how many bytes does a fused activation save?
@@ -708,35 +710,20 @@ for name, result in (("two kernels", separate), ("fused", y)):
     print(f"{name:11}  mean error {(result.double() - truth).abs().mean():.1e}")
 
 # %% [markdown]
-# Reading $C$ and writing it: twice its bytes. The fused result is also more accurate, because it is rounded once
-# instead of twice.
+# Reading $C$ and writing it: twice its bytes. The fused result is also more accurate: rounded once, not twice.
 #
-# SmolLM2's MLP needs a little more. Its activation multiplies the SiLU of one half of the columns by the other half.
-# The two columns that belong together are 1536 apart, in the tiles of two different programs. So one program must
-# compute both tiles: two accumulators, one pass over `x`. That is exercise 5.5, and 5.3 is the simple case.
+# SmolLM2's MLP needs a little more. Gate and up, which its activation combines, are 1536 columns apart, in the tiles of
+# two different programs. So one program must compute both tiles: two accumulators, one pass over `x`. That is exercise
+# 5.5, and 5.3 is the simple case.
 #
 # ## Rung 8: search for the tile
 #
 # You have met six numbers: `BLOCK_M`, `BLOCK_N`, `BLOCK_K`, `GROUP_M`, `num_warps`, `num_stages`. Each has good reasons
-# to be large and good reasons to be small. On a GPU you can let Triton try. `@triton.autotune` (lesson 03 warns what it
-# does to kernels that write in place) times every configuration that you list, once for each new value of `key`, and
-# remembers the winner:
+# to be large and good reasons to be small. On a GPU [autotuning](03_fused_activations.ipynb#Glossary) can try them,
+# with `key=["M", "N", "K"]`. The course has done that once, on an NVIDIA H200, for all 84 combinations of seven tiles,
+# two `BLOCK_K`, 4 or 8 warps and 2 to 4 stages, and kept every figure (`benchmarks/search.py`).
 #
-# ```python
-# @triton.autotune(
-#     configs=[
-#         triton.Config({"BLOCK_M": 128, "BLOCK_N": 128, "BLOCK_K": 64}, num_warps=4, num_stages=3),
-#         ...
-#     ],
-#     key=["M", "N", "K"],
-# )
-# @triton.jit
-# def matmul_kernel(...):
-# ```
-#
-# There must be a GPU to time them. This course did that once, on an NVIDIA H200, for all 84 combinations of seven
-# tiles, two `BLOCK_K`, 4 or 8 warps and 2 to 4 stages, and kept every figure (`benchmarks/search.py`). **Predict.** Is
-# the same configuration the best for every shape? How much slower is the worst?
+# **Predict.** Is the same configuration the best for every shape? How much slower is the worst?
 
 # %% tags=["nbval-ignore-output"]
 search = bench.stored("search", gpu="H200")
@@ -757,15 +744,15 @@ for size in dict.fromkeys(figure.size for figure in search.measurements):
 # registers. They [spill](02_rmsnorm.ipynb#Glossary). And the middle of the list is about 1.5 to 3 times slower than the
 # best: a tile taken from somewhere else is a bad guess.
 #
-# The last shape is telling in another way. 512 x 512 results are 16 tiles of 128 x 128: a GPU of 132 or 304 compute
-# units would be nearly idle. The cure is [**split-K**](#Glossary): cut each sum into parts, give each part a program,
-# and add up the parts at the end. A vendor's library has kernels for that too, and here it is more than twice as fast
-# as the best plain tile. `course_kernels.matmul` does it for few rows (`launch.matmul_tiles`).
+# The last shape is telling in another way. 512 x 512 results are 16 tiles of 128 x 128, and 304 compute units would be
+# nearly idle. The cure is [**split-K**](#Glossary): cut each sum into parts, give each part a program, and add up the
+# parts at the end. The library is more than twice as fast here as the best plain tile. `course_kernels.matmul` splits
+# for few rows (`launch.matmul_tiles`).
 #
 # ### Search without a clock
 #
-# For an AMD GPU that you do not have, you can at least throw away what cannot be good. The compiler tells registers,
-# spills, LDS and waves; the tile tells the bytes. This is a ranking by *counted* quantities, not by time:
+# For an AMD GPU that you do not have, you can at least throw away what cannot be good. This is a ranking by *counted*
+# quantities, not by time:
 
 # %% tags=["nbval-ignore-output"]
 print("MI300X, 2 stages       operations a byte  registers  spilled     LDS  waves a SIMD")
@@ -780,11 +767,14 @@ print("most operations a byte without a spill:", max(found)[2])
 assert 200 > max(found)[1] >= 64
 
 # %% [markdown]
-# What the ranking cannot tell is how well the compiler has interleaved the work, and how memory and caches keep up. For
-# that there is published experience. aiter, AMD's own library, ships with `256 x 256 x 64`, 8 waves and 2 stages for
-# large bfloat16 products on the MI300X, and `matrix_instr_nonkdim=16`, which asks for the MFMA of 16 x 16 instead of 32
-# x 32. AMD's workload guide says why: the small one usually wins on the MI300X, because it needs less power. The
-# table's winner is the same tile. You can ask for the small one too:
+# Even 128 operations a byte are only half of the 247 from the beginning. The other half must come from the L2, by the
+# order of rung 6.
+#
+# What the ranking cannot tell is how well the compiler has interleaved the work. For that there is published
+# experience. aiter, AMD's own library, ships with the table's winner, 2 stages and bands of 4 for large bfloat16
+# products on the MI300X (its configuration of `gemm_a16w16` for gfx942). It adds `matrix_instr_nonkdim=16`, which asks
+# for the MFMA of 16 x 16 instead of 32 x 32. AMD's workload guide says why: on the MI300X the small one usually wins,
+# because it needs less power. You can ask for it too:
 
 # %% tags=["nbval-ignore-output"]
 small = amd_report(matmul_kernel, *large, BLOCK_M=64, BLOCK_N=64, BLOCK_K=64, matrix_instr_nonkdim=16, arch="gfx942")
@@ -795,15 +785,17 @@ assert all("16x16x16" in shape for shape in small.matrix)
 # ## Convolution is a matmul
 #
 # A two-dimensional convolution slides a window of, say, 3 x 3 pixels over an image of $C$ channels. Each output pixel
-# is a sum over $9C$ products, for each of $F$ filters. That is a row of 9C numbers times a matrix $(9C, F)$: a matmul
+# is a sum over $9C$ products, for each of $F$ filters. That is a row of $9C$ numbers times a matrix $(9C, F)$: a matmul
 # whose rows are output pixels.
 #
 # The obvious way is to write those rows down (called *im2col*) and call matmul. Every pixel is then stored nine times.
 # The better way is to compute the *addresses* of that matrix, and never build it: an [**implicit GEMM**](#Glossary).
-# (GEMM, general matrix multiplication, is the libraries' name for matmul.)
+# (GEMM, general matrix multiplication, is the libraries' name for matmul.) The loop walks over the nine *taps* $(r, s)$
+# of the window, and over the channels:
 #
 # ```python
-# h = p * STRIDE_H - PADDING_H + r * DILATION_H       # the pixel under tap (r, s) of the window
+# p, q = m // WIDTH, m % WIDTH                        # row m of the product is output pixel (p, q)
+# h = p * STRIDE_H - PADDING_H + r * DILATION_H       # the input pixel under tap (r, s)
 # w = q * STRIDE_W - PADDING_W + s * DILATION_W
 # inside = (h >= 0) & (h < H) & (w >= 0) & (w < W)    # outside the image: load 0
 # x = tl.load(x_ptr + h * stride_xh + w * stride_xw + channels * stride_xc, mask=inside & ..., other=0.0)
@@ -825,13 +817,14 @@ unfolded = 2 * 9 * image.nbytes
 print(f"im2col would write and read {unfolded:,} bytes; the image has {image.nbytes:,}")
 
 # %% [markdown]
-# Nine readings each, from a tensor small enough for the caches, instead of a nine times larger tensor in memory. The
-# kernel is [`course_kernels/conv2d.py`](../course_kernels/conv2d.py); a 3 x 3 one is exercise 5.6.
+# Nine readings from a tensor small enough for the caches, instead of a nine times larger one in memory. A 3 x 3 kernel
+# is exercise 5.6.
 #
 # ## On real hardware
 #
-# The least time, for gate and up with one token and with 2048, and for a large square. All are drawn at the roof:
-# nothing was measured.
+# A [**roofline**](#Glossary) shows what a machine can do at best. To the right go operations for each byte. On the
+# slope memory is the limit, on the flat part the matrix units. Three products, each byte counted once; hollow means
+# that nothing was measured:
 
 # %% tags=["nbval-ignore-output"]
 points = []
@@ -857,8 +850,8 @@ draw.roofline(points, "MI300X", unit="bf16")
 # | Triton | 59 | 271 | 934 | 1091 | 1086 |
 # | hipBLASLt | 168 | 640 | 1433 | 1575 | 1579 |
 #
-# About seven tenths of the library, at best. On the NVIDIA H200 the course's kernel, beside PyTorch's library (cuBLAS).
-# It is another run than the search above, timed in another way, so the same tile differs by up to a tenth:
+# About seven tenths of the library, at best. Now the course's kernel on the NVIDIA H200, beside PyTorch's library,
+# cuBLAS. (It is another run than the search above, so the same tile differs by up to a tenth.)
 
 # %% tags=["nbval-ignore-output"]
 standings = bench.stored("matmul", "1024 x 1024 x 1024", "4096 x 4096 x 4096", "8192 x 8192 x 8192", "16 x 4096 x 4096")
@@ -869,11 +862,10 @@ standings
 # %% [markdown]
 # ### When to use the library
 #
-# So here is the honest answer, and it differs from every other lesson. **For a plain product of large matrices, call
-# the library.** Its kernels are tuned for each shape, partly in assembler. Write your own when
+# Unlike in every lesson before: **for a plain product of large matrices, call the library.** Write your own when
 #
 # - the epilogue does not exist there, and saves a pass over a large $C$ (as in 5.5)
-# - the operands need work on their way in, such as 4-bit weights that must be unpacked, or paged rows
+# - the operands need work on their way in, such as 4-bit weights that must be unpacked
 # - the shape is odd and skinny, where libraries have gaps; then measure both
 # - the product is a part of something larger, as in attention, in the next lesson
 #
@@ -891,8 +883,8 @@ else:
 # %% [markdown]
 # ## Swap it in
 #
-# Give layer 0 your kernel, for both products of its MLP. The interpreter needs a while for each, so the other 29 layers
-# keep PyTorch's. The tiles are low, since there are few tokens, and wide, since that makes few programs:
+# Give layer 0 your kernel, for both products of its MLP. (Under the interpreter all 30 layers would take long.) The
+# tiles are low, since there are few tokens, and wide, since that makes few programs:
 
 # %%
 prompt = "One, two, three,"
@@ -958,7 +950,6 @@ print("same token:", my_tokens.tokens == expected.tokens[:1])
 #
 # ### Glossary
 #
-# - **tile**: a block of rows and columns; here of the result, computed by one program
 # - **accumulator**: the sums of a tile, in registers from the first step to the last
 # - **matrix unit**: multiplies small tiles that are spread over the registers of a wave; one for each SIMD
 # - **MFMA**, **WMMA**: the instructions of the matrix units of Instinct and of Radeon GPUs
@@ -967,9 +958,10 @@ print("same token:", my_tokens.tokens == expected.tokens[:1])
 # - **bank conflict**: lanes that want different words of one bank wait for each other
 # - **padding**, **swizzling**: longer rows, or rows with their places mixed up, against bank conflicts
 # - **pipelining**, **stage**: loading for later steps while this one is computed; a step that is under way
-# - **L2**: the cache that the compute units of a die share
+# - **L2**: the cache that all compute units of a die share
 # - **grouped ordering**: taking tiles in bands, so that programs that run together share operands
 # - **XCD**: one of the dies of an MI300 or MI350, with an L2 of its own
 # - **epilogue**: what a kernel does to a tile of sums before it stores it
 # - **split-K**: several programs for one tile, each with a part of its sums
 # - **implicit GEMM**: a convolution computed as a matmul whose operand is never built
+# - **roofline**: the most operations a second that a machine allows, over the operations for each byte

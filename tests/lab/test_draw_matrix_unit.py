@@ -64,6 +64,12 @@ def test_the_lane_is_marked_in_all_three_matrices():
     assert "row 4, column 5" in picture.svg and "lanes 32 to 63" in picture.svg
 
 
+@pytest.mark.parametrize(("name", "numbered"), [("v_mfma_f32_32x32x8_f16", False), ("v_mfma_f32_16x16x16_f16", True)])
+def test_elements_are_numbered_where_there_is_room(name, numbered):
+    picture = draw.matrix_unit(name)
+    assert ("numbered as its registers are" in picture.svg) == (">3</text>" in picture.svg) == numbered
+
+
 def test_what_cannot_be_drawn_is_refused():
     for name in ("v_add_f32", "v_mfma_f32_4x4x4_16b_f16", "v_mfma_f64_16x16x4_f64"):
         with pytest.raises(ValueError, match="no matrix instruction"):

@@ -67,6 +67,12 @@ def test_a_grid_that_is_too_small_leaves_tiles_unwritten():
     assert not {"14", "15"} & set(labels(walk[0])) and "13" in labels(walk[0])
 
 
+def test_a_program_with_three_digits_keeps_its_number_in_a_narrow_tile():
+    walk = draw.tile_walk(product(m=128, n=256, k=16), at_once=128)
+    assert {"7", "99", "127"} <= set(labels(walk[0]))
+    assert "font-size:8px" in walk[0].svg.split(">127<")[0][-60:]
+
+
 def test_tiles_that_two_programs_store_are_named():
     """The dies share out their programs unevenly; an order that forgets this computes tiles twice."""
     launch = product()
