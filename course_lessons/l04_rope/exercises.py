@@ -70,14 +70,14 @@ def rope(x, cos, sin):
 # The kernel of the lesson. One program turns all heads of one token, and finds its token by strides. The position comes
 # from memory.
 #
-# - **Inputs**: `x` of shape `(B, S, heads, D)`, float32, float16 or bfloat16, **any strides** but 1 for the last
-#   dimension: it may be a transposed tensor of layout sbhd, or a slice of something wider; `positions` of shape
+# - **Inputs**: `x` of shape `(B, S, heads, D)`, float32, float16 or bfloat16. **Any strides**, but that of the last
+#   dimension is 1: it may be a transposed tensor of layout sbhd, or a slice of something wider; `positions` of shape
 #   `(B, S)`, integers, any strides, also 0; `cos` and `sin` of shape `(P, D / 2)`, contiguous, float32 or bfloat16
 # - **Output**: a new contiguous tensor of the shape and dtype of `x`
 # - **Definition**, with `half = D // 2`:
 #
 #   ```python
-#   for b, s, h in every token and head:
+#   for b, s, h in itertools.product(range(B), range(S), range(heads)):
 #       p = positions[b, s]
 #       for i in range(half):
 #           first, second = x[b, s, h, i], x[b, s, h, i + half]
@@ -250,15 +250,16 @@ def rope_inplace(x, cos, sin):
 #
 # - **Inputs**: `qkv` of shape `(T, (q_heads + 2 * kv_heads) * D)`, float32, float16 or bfloat16: in each row first all
 #   heads of queries, then those of keys, then those of values; its rows may be further apart than they are long; `cos`
-#   and `sin` of shape `(P, D / 2)`, contiguous, float32; `positions` of shape `(T,)`, contiguous; three numbers
+#   and `sin` of shape `(P, D / 2)`, contiguous, float32; `positions` of shape `(T,)`, contiguous; and the
+#   numbers `q_heads`, `kv_heads` and `head_dim`, which is D
 # - **Output**: `(q, k, v)`, new tensors of shapes `(T, q_heads, D)`, `(T, kv_heads, D)`, `(T, kv_heads, D)`, in the
 #   dtype of `qkv`. Values are copied bit for bit, whatever they are, infinity and NaN too
 # - **Definition**:
 #
 #   ```python
 #   heads = qkv.view(T, q_heads + 2 * kv_heads, D)
-#   q = turned heads[:, :q_heads]                          # as in exercise 4.2
-#   k = turned heads[:, q_heads : q_heads + kv_heads]
+#   q = turned(heads[:, :q_heads])  # token t by the angles of row positions[t], as in exercise 4.2
+#   k = turned(heads[:, q_heads : q_heads + kv_heads])
 #   v = heads[:, q_heads + kv_heads :]
 #   ```
 
@@ -342,7 +343,7 @@ def split_qkv_rope(qkv, cos, sin, positions, q_heads, kv_heads, head_dim):
 #   for i in range(sequences):
 #       for t in range(cu_seqlens[i], cu_seqlens[i + 1]):
 #           p = t - cu_seqlens[i]
-#           y[t, :, : 2 * half] = x[t, :, : 2 * half] turned by the angles of row p
+#           y[t, :, : 2 * half] = turned(x[t, :, : 2 * half], p)  # by the angles of row p
 #           y[t, :, 2 * half :] = x[t, :, 2 * half :]
 #   ```
 

@@ -58,13 +58,13 @@ print("calls      ", llm.count_calls()["split_qkv_rope"], "in each forward pass"
 #
 # Nine heads of queries share three heads of keys and values: each head of keys serves three of queries. That is
 # [**grouped-query attention**](#Glossary) (GQA). It makes the keys and values, which a model must remember for all
-# earlier tokens, three times smaller. Models with as many key heads as query heads are called [**MHA**](#Glossary),
-# multi-head attention. For this lesson the difference is one number.
+# earlier tokens, three times smaller. (With as many key heads as query heads it is [**MHA**](#Glossary), multi-head
+# attention.)
 #
 # Here is the operation as people write it in PyTorch.
 #
-# **Predict.** What comes out is as large as what goes in: 960 numbers for each token. How many times that many bytes
-# does PyTorch move?
+# **Predict.** For each token 960 numbers must be read, 960 written, and a row of both tables read. How many times these
+# bytes does PyTorch move?
 
 
 # %% tags=["nbval-ignore-output"]
@@ -115,15 +115,15 @@ query, key = torch.tensor([0.9, 0.35]), torch.tensor([0.75, -0.2])
 draw.relative_turns(turned(query, [q for q, _ in places]), turned(key, [k for _, k in places]), places)
 
 # %% [markdown]
-# Nothing. The first three circles show the same angle and the same score, though the arrows point anywhere. Only in the
-# fourth, where the tokens are closer together, is the score another one. **The score knows the distance of two tokens,
-# and not where they stand.** That is all of RoPE's geometry; the rest is bookkeeping.
+# Nothing. The first three circles show the same angle and the same score, though the arrows point elsewhere. Only in
+# the fourth, where the tokens are closer together, is the score another one. **The score knows the distance of two
+# tokens, and not where they stand.**
 #
 # One arrow would not do: after a full turn it is back where it was, and two distances look alike. So a head of 64
 # elements consists of 32 pairs, which turn at different speeds, like the hands of a clock. Pair $i$ of a head of width
-# $D$ turns by $\theta_i = base^{-2i/D}$ for each position; SmolLM2's base is 100,000. Sines and cosines of all these
-# angles are the same for every head and layer, so they are computed once and kept as two [**tables**](#Glossary), with
-# a row for each position:
+# $D$ turns by $\theta_i = base^{-2i/D}$ for each position. RoFormer's base is 10,000; SmolLM2's configuration says
+# 100,000. Sines and cosines of all these angles are the same for every head and layer, so they are computed once and
+# kept as two [**tables**](#Glossary), with a row for each position:
 #
 # | on paper | in the kernel |
 # |---|---|
@@ -148,11 +148,10 @@ print((at_each[0] @ at_each[1].T).numpy().round(2))
 # ## Rung 1: one program, one head
 #
 # Which two elements are a pair? SmolLM2 takes element $i$ and element $i + 32$: the first half of the head holds the
-# `a`s, the second half the `b`s. This [**pair style**](#Glossary) is called [**neox**](#Glossary), after GPT-NeoX;
-# Llama, Qwen and Mistral use it too.
+# `a`s, the second half the `b`s. This [**pair style**](#Glossary) is called [**neox**](#Glossary), after GPT-NeoX. In
+# Hugging Face's library Llama, Qwen and Mistral have it too.
 #
-# So a program takes one head of one token: 32 lanes, two loads, two stores. For the moment, token number and position
-# are the same.
+# A program takes one head of one token, a block of 32 pairs. For the moment, token number and position are the same.
 
 
 # %%
@@ -177,9 +176,9 @@ torch.testing.assert_close(y, reference.rope(x, cos, sin, layout="thd"))
 print("same as PyTorch, up to float32 rounding")
 
 # %% [markdown]
-# Do not believe a comparison alone; look at what the kernel does to a head. A trick makes it visible: give it the *unit
-# vectors*, heads that are 0 but for a single 1. What comes back shows where each element goes. Here is a small head of
-# 16 elements at position 1. An arc joins two elements that are turned together, a circle shows by how much:
+# Now look at what the kernel does to a head. Give it the *unit vectors*, heads that are 0 but for a single 1. What
+# comes back shows where each element goes. Here is a small head of 16 elements at position 1. An arc joins two elements
+# that are turned together, a circle shows by how much:
 
 # %%
 units = torch.eye(16).expand(2, 16, 16).contiguous()  # two positions, 16 heads, each a unit vector
@@ -188,8 +187,9 @@ one_head_kernel[(2, 16)](units, turned_units, *rope_tables(2, 16), 16, D=16)
 draw.rope_pairs(turned_units[1])
 
 # %% [markdown]
-# **Look.** Pair 0 turns by a whole radian, 57°, at each position. Each pair is slower than the one before. The fast
-# pairs tell neighbours apart, the slow ones tell a page from the next.
+# **Look.** Pair 0 turns by a whole radian, 57°, at each position. Each pair is slower than the one before. (The base
+# here is 10,000, which `rope_tables` takes unless told otherwise.) The fast pairs tell neighbours apart, the slow ones
+# tell a page from the next.
 #
 # Now the bytes:
 
@@ -236,9 +236,9 @@ launch.ledger()
 #
 # Seven of the sixteen rows are masked. Without the mask they would be *the next token's heads*: legal addresses, wrong
 # token. The next token's first seven heads would be written twice, once turned by the angle of their neighbour, and
-# nothing says which comes last. ROCm's library aiter had this defect when this lesson was written: its kernel for two
-# tensors at once derives its tile from the next power of two of the heads and has no mask for them. With 8 or 32 heads
-# it is right. With 12 or 40 it is wrong, and its tests use powers of two.
+# nothing says which comes last. AMD's library aiter had this defect when this lesson was written
+# (`_triton_kernels/rope/rope.py`): its kernel for queries and keys at once takes the next power of two for the number
+# of heads, without a mask. With 8 or 32 heads it is right. With 12 or 40 it is wrong.
 #
 # ## Rung 3: the other pairs
 #
@@ -316,8 +316,8 @@ for kernel in (halves_kernel, neighbours_kernel, joined_kernel):
 # **Look.** The neighbours' loads and stores are 32 bits wide and touch every second element, so half of each
 # [line](01_vector_add.ipynb#Glossary) is fetched in vain, once for `a` and once for `b`. A cache must make up for that.
 # The joined kernel has few wide accesses. Its `split` and `join` cost nothing: the two elements of a pair lie in the
-# same [lane](00_start_here.ipynb#Glossary), in two registers, and calling them `a` and `b` is all that happens. See for
-# yourself which instructions the line with `tl.join` has become:
+# same [lane](00_start_here.ipynb#Glossary), in two registers, and calling them `a` and `b` is all that happens. This is
+# what the line with `tl.join` has become:
 
 # %% tags=["nbval-ignore-output"]
 listing = amd_report(joined_kernel, *arguments, **meta, arch="gfx942").listing(only="tl.join")
@@ -347,18 +347,17 @@ print("join, reshape:         ", order.tolist())
 print("join, permute, reshape:", halves.tolist())
 
 # %% [markdown]
-# To put halves one after the other, permute the new axis to the front first. But that moves values between lanes:
-# compiled for an MI300X, a kernel with it sends every element through [LDS](02_rmsnorm.ipynb#Glossary). Two loads and
-# two stores, as in rung 2, are simpler and cheaper.
+# To put halves one after the other, permute the new axis to the front first. But then values change lanes, which takes
+# instructions. With two loads and two stores, as in rung 2, none has to.
 #
 # ### From one style to the other
 #
-# The two styles are the same rotation of differently numbered elements. So a checkpoint of one style can be used with
+# The two styles are the same rotation of differently numbered elements. So a model trained with one style can run on
 # kernels of the other, if the *rows* of the projection's weights are put into the other order. Only queries and keys
 # are concerned. Both get the same order, and a dot product does not mind in which order it is added up.
 #
-# It happens in this course: the file that SmolLM2 is loaded from stores its weights for gptj pairs, because that is
-# what llama.cpp uses, and the course's loader puts them back.
+# It happens in this course: the file that SmolLM2 is loaded from was made for llama.cpp, which pairs neighbours, and
+# the course's loader puts the rows back.
 
 
 # %%
@@ -385,7 +384,7 @@ assert "Paris" not in mixed_up.text
 print(mixed_up.text)
 
 # %% [markdown]
-# Correct words, in the service of nothing. When a port of a model talks like this, look at its pairs first.
+# Correct words, and no answer. When a model talks like this in your code, look at its pairs first.
 #
 # ## Rung 4: every layout
 #
@@ -412,13 +411,13 @@ draw.token_layouts([4, 2, 3])
 # %% [markdown]
 # - [**bshd**](#Glossary): batch, sequence, heads, D. One sequence after the other, padded to the longest: what a
 #   projection makes of a batch. (PyTorch's attention wants heads before tokens, bhsd. That is a view of it.)
-# - [**sbhd**](#Glossary): sequence, batch, heads, D. First all first tokens. Megatron's habit.
+# - [**sbhd**](#Glossary): sequence, batch, heads, D. First all first tokens, as in NVIDIA's Megatron.
 # - [**thd**](#Glossary): tokens, heads, D. Sequences packed without padding. Where they begin is in
 #   [**cu_seqlens**](#Glossary), *cumulative sequence lengths*. Servers do this, since no two requests are equally long.
 #
-# A program needs two numbers: **where** its token lies, and at **which position** it stands. Keep them apart, and one
-# kernel does everything. Where it lies, strides say. Which position, a tensor of [**positions**](#Glossary) says, with
-# strides of its own:
+# A program must know **where** its token lies, and at **which position** it stands. Keep these apart, and one kernel
+# does everything. Strides say where it lies. A tensor of [**positions**](#Glossary), with strides of its own, says at
+# which position it stands:
 
 
 # %%
@@ -493,7 +492,7 @@ print("a slice of qkv, not copied:", torch.allclose(sliced, reference.rope(x, co
 # count how many have begun, and subtract one:
 #
 # ```python
-# starts = tl.load(cu_seqlens_ptr + tl.arange(0, BLOCK_B), mask=..., other=2**31 - 1)
+# starts = tl.load(cu_seqlens_ptr + offs_b, mask=offs_b < sequences, other=2**31 - 1)
 # sequence = tl.sum((starts <= token).to(tl.int32)) - 1
 # position = token - tl.load(cu_seqlens_ptr + sequence)
 # ```
@@ -517,9 +516,9 @@ print("token 7 alone, offset 7:", torch.allclose(last, sliced[7:]))
 #
 # Some models turn only some elements of a head, and leave the others to carry what has no position: [**partial
 # rotary**](#Glossary). GPT-NeoX turns the *first* quarter, DeepSeek's heads end with the part that turns. Three things
-# change, and each is easy to forget. `D // 2` becomes half of the turned part, in the pairs and in the table. The
-# tables' exponents are divided by the turned width. And the rest must be copied, unless the kernel works in place. The
-# picture tells you which case you have; here the course's kernel leaves the first 8 of 24 elements as they are:
+# change. `D // 2` becomes half of the turned part, in the pairs and in the tables. The tables' exponents are divided by
+# the turned width. And the rest must be copied, unless the kernel works in place. Here the course's kernel leaves the
+# first 8 of 24 elements as they are:
 
 # %%
 heads24 = torch.eye(24).expand(2, 1, 24, 24).contiguous()
@@ -531,8 +530,7 @@ draw.rope_pairs(partial[1, 0])
 #
 # A piece of an image has a row and a column instead of a position. Turn the first half of each head by the row, the
 # second half by the column, each half with pairs of its own. Then a score depends on the distance in both directions.
-# `rope_2d` does it: four tables, and from token number $t$ of an image of width $W$ the row $t // W$ and the column $t
-# \bmod W$.
+# The course's `rope_2d` does it, with four tables:
 
 # %%
 height, width = 3, 5
@@ -601,9 +599,8 @@ assert answers[torch.float32, 0] == answers[torch.float32, 8148] == answers[torc
 assert answers[torch.bfloat16, 8148] != answers[torch.float32, 8148]
 
 # %% [markdown]
-# With angles of float32 the model gives the same answer, 8148 positions later: you have just seen RoPE's promise kept,
-# by a real model. With angles of bfloat16 it has lost its way. And look at the third line: at the beginning of a text
-# nobody can tell, so no short test will find it.
+# With angles of float32 the model gives the same answer, 8148 positions later. With angles of bfloat16 it has lost its
+# way. And look at the third line: at the beginning of a text nobody can tell, so no short test will find it.
 #
 # The rule: **angles in float32 or better; then sine and cosine; then, if you must, round.** The values of sine and
 # cosine lie between -1 and 1, and rounding *them* to bfloat16 is as harmless as rounding `x`. The course's
@@ -640,31 +637,19 @@ four.picture("qkv_ptr", kind="load")
 # which by comparing its number with two limits. So it has heads of one kind only, and nobody has to ask element by
 # element whether to turn. Every wave of a program takes the same branch, so the `if` costs a few scalar instructions.
 #
-# (For more tokens a program takes several heads. For four, one each keeps more compute units busy.) One careful word
-# about bytes: cutting and turning *together* hardly saves any. Three perfect kernels, for Q, K and V, would read only
-# the positions and the tables' rows a second time. What they cost is launches, three for one, in each of 30 layers. The
-# bytes were saved before that, when seventeen operations became a kernel.
+# One careful word about bytes: cutting and turning *together* hardly saves any. Three perfect kernels, for Q, K and V,
+# would read only the position and the tables' rows a second time, 264 of the 7,944 bytes of a token. What they cost is
+# launches, three for one, in each of 30 layers. The bytes were saved when seventeen operations became a kernel.
 #
-# The same idea with the pieces in other places gives the rest of the family in
-# [`course_kernels/qkv.py`](../course_kernels/qkv.py). `concat_qk` sets two parts of each head side by side.
-# `rope_concat_qk` also turns the second: DeepSeek's heads consist of a part without position and one with, which are
-# computed by different projections.
-
-# %%
-generator = torch.Generator().manual_seed(0)
-sizes = {"q_nope": (4, 9, 48), "q_pe": (4, 9, 16), "k_nope": (4, 1, 48), "k_pe": (4, 1, 16)}
-parts = [torch.randn(size, generator=generator) for size in sizes.values()]
-whole_q, whole_k = course_kernels.rope_concat_qk(*parts, torch.arange(4), *rope_tables(4, 16))
-print("q", tuple(whole_q.shape), " k", tuple(whole_k.shape))
-print("first parts are copied bit for bit:", torch.equal(whole_q[..., :48], parts[0]))
-
-# %% [markdown]
+# [`course_kernels/qkv.py`](../course_kernels/qkv.py) has the rest of the family: DeepSeek's heads consist of a part
+# without position and one with, from different projections, and `rope_concat_qk` turns the second and joins them.
+#
 # ## The trap: turned in place
 #
 # Nobody needs the unturned queries again. So why not write over them, and save the memory? The rotation is done [**in
 # place**](#Glossary) in many libraries. Here is a kernel that does it, for heads of 128. To have more programs, it
-# gives each *half* of a head to a program of its own. A half needs the other half as its partner, so each program loads
-# both, and stores its own:
+# gives each *half* of a head to a program of its own, on a third axis of the grid. A half needs the other half as its
+# partner, so each program loads both, and stores its own:
 
 
 # %%
@@ -681,7 +666,7 @@ def half_inplace_kernel(x_ptr, cos_ptr, sin_ptr, heads, D: tl.constexpr):
     tl.store(x_ptr + half * (D // 2) + pair, own * cos + sign * partner * sin)
 
 
-before = torch.randn(4, 3, 128, generator=generator)
+before = torch.randn(4, 3, 128, generator=torch.Generator().manual_seed(0))
 cos128, sin128 = rope_tables(4, 128)
 expected = reference.rope(before, cos128, sin128, layout="thd")
 x = before.clone()
@@ -691,8 +676,9 @@ print("wrong elements at each position:      ", wrong.sum(dim=(1, 2)).tolist())
 print("wrong in first halves, second halves: ", wrong[..., :64].sum().item(), wrong[..., 64:].sum().item())
 
 # %% [markdown]
-# **Explain it before you read on.** First halves are right and second halves are wrong, except at position 0. The
-# simulator even finds no mistake at all:
+# **Explain it before you read on.** First halves are right and second halves are wrong, except at position 0. (The
+# second halves of a token have 192 elements; the slowest pairs turn too little to show.) The simulator even finds no
+# mistake at all:
 
 # %%
 x = before.clone()
@@ -703,7 +689,7 @@ print("simulated, right:", torch.allclose(x, expected, atol=1e-5))
 # The program of the second half needs the first half *as it was*. The interpreter runs one program after the other. By
 # then the first half has been written over, and the second is computed from a partner that is turned already. (At
 # position 0 nothing turns, so a test on the first token passes.) The simulator runs programs side by side, in step: all
-# load before the first one stores, and it comes out right. On a GPU it depends on which program comes first, today.
+# load before the first one stores, and it comes out right. On a GPU it depends on which program comes first.
 # This is called an [**in-place hazard**](#Glossary): a location is read by one party and written by another, and
 # nothing says in which order.
 #
@@ -716,7 +702,7 @@ print("simulated, right:", torch.allclose(x, expected, atol=1e-5))
 def partner_inplace_kernel(x_ptr, cos_ptr, sin_ptr, heads, D: tl.constexpr):
     token, head = tl.program_id(0).to(tl.int64), tl.program_id(1)
     d = tl.arange(0, D)
-    HALF: tl.constexpr = D // 2
+    HALF: tl.constexpr = D // 2  # a constexpr may be computed from another
     cos = tl.load(cos_ptr + token * HALF + d % HALF)
     sin = tl.load(sin_ptr + token * HALF + d % HALF)
     x_ptr += (token * heads + head) * D
@@ -754,9 +740,9 @@ assert touched[0, "store"] & touched[1, "load"] and touched[1, "store"] & touche
 # Wave 0 stores what wave 1 loads as a partner, and the other way round. There is no
 # [barrier](02_rmsnorm.ipynb#Glossary) between them. If wave 0 is a little ahead, wave 1 reads what is turned already.
 # It is the same hazard, one level further down, and neither engine will ever return a wrong number: they keep waves in
-# step. FlagGems' in-place kernel loads the partner in this way. In PyTorch's Helion a fused norm and rotation read in
-# place what other threads of its program had written; it was right on an H100, and wrong in 0.8 % of the elements on a
-# B200, other elements each time ([pytorch/helion#3080](https://github.com/pytorch/helion/pull/3080)).
+# step. In PyTorch's Helion a fused norm and rotation read in place what other lanes of its program had written. It came
+# out right on one GPU, an H100, and wrong in 0.8 % of the elements on a B200, other elements each time
+# ([pytorch/helion#3080](https://github.com/pytorch/helion/pull/3080)).
 #
 # Now look again at rung 2. The lane that holds `a` of a pair holds `b` too. It loads both, and then stores both; no
 # other lane ever touches this pair. So it may write where it read:
@@ -770,9 +756,8 @@ print("right, in place:", torch.allclose(x, expected, atol=1e-5))
 # The rule: **in place is safe when each element is read and written by the same lane only, and read before it is
 # written.** Pairs have that property by themselves, if you let a lane own the pair.
 #
-# Two more hazards of the kind. An in-place kernel must not be [autotuned](03_fused_activations.ipynb#Glossary) without
-# `restore_value=`: each trial turns the same data once more. And PyTorch may need the old values for a gradient. The
-# course's `rope` writes in place only where you ask for it, `inplace=True`.
+# And remember lesson 03: an in-place kernel must not be [autotuned](03_fused_activations.ipynb#Glossary) without
+# `restore_value=`. The course's `rope` writes in place only where you ask for it, `inplace=True`.
 #
 # ### And backwards?
 #
@@ -800,10 +785,9 @@ assert report.spills == 0 and report.lds == 0 and max(report.loads) == 128
 report
 
 # %% [markdown]
-# No LDS, no barrier, few registers: each lane works for itself, and a compute unit can keep many waves in flight. One
-# wave is enough for nine heads, as in lesson 02: with four, each lane would have 2 elements of a half, and loads of 32
-# bits. A program of so little work is short, and the tables come from cache. What is left is bytes. For all queries and
-# keys of a prompt of 2048 tokens:
+# No [LDS](02_rmsnorm.ipynb#Glossary), no barrier, few registers: each lane works for itself, and a compute unit can
+# keep many waves in flight. One wave is enough for nine heads, as in lesson 02: with four, each lane would have 2
+# elements of a half, and loads of 32 bits. What is left is bytes. For all queries and keys of a prompt of 2048 tokens:
 
 # %% tags=["nbval-ignore-output"]
 elements = 2048 * (9 + 3) * 64
@@ -812,14 +796,12 @@ assert bound.roof == "memory"
 print(bound)
 
 # %% [markdown]
-# About the time of a launch again. For larger sizes there is a public figure: for 16 thousand tokens with 16 heads of
-# 64, a Triton RoPE kernel on an MI300X went from 41.1 to 29.0 µs when its block shrank from 32 rows to 8, which is 1.6
-# and then 2.3 TB/s ([sgl-project/sglang#28783](https://github.com/sgl-project/sglang/pull/28783)). More, smaller
-# programs keep more loads in flight.
+# About the time of a launch, as for the norms. For larger sizes there is a public figure: for 16 thousand tokens with
+# 16 heads of 64, a Triton RoPE kernel on an MI300X went from 41.1 to 29.0 µs when its block shrank from 32 rows to 8,
+# which is 1.6 and then 2.3 TB/s ([sgl-project/sglang#28783](https://github.com/sgl-project/sglang/pull/28783)).
 #
-# The course was timed on an NVIDIA H200. These figures are stored with it: *eager* is PyTorch's formula as above,
-# *copy* a plain copy of as many bytes, the best that memory allows. Llama 3 8B has 32 heads of queries and 8 of keys,
-# each of 128 elements:
+# The course was timed on an NVIDIA H200. *Eager* is PyTorch's formula as above, *copy* a plain copy of as many bytes.
+# Llama 3 8B has 32 heads of queries and 8 of keys, each of 128 elements:
 
 # %% tags=["nbval-ignore-output"]
 sizes = "Llama 3 8B, 64 tokens", "Llama 3 8B, 4096 tokens", "Llama 3 8B, 16384 tokens"
@@ -863,8 +845,7 @@ print("same tokens:", triton_rope.tokens == pytorch.tokens)
 # - The exercises: [`exercises/04_rope.ipynb`](../exercises/04_rope.ipynb). One head (4.1), all heads of a strided batch
 #   (4.2), neighbours as pairs (4.3), an in-place kernel to repair (4.4), cut and turn at once (4.5), packed sequences
 #   with partial rotary (4.6).
-# - The library's version: [`course_kernels/rope.py`](../course_kernels/rope.py). It is this lesson in one kernel: both
-#   styles, every layout, several tokens a program, and the tokens' positions from four different sources.
+# - The library's version: [`course_kernels/rope.py`](../course_kernels/rope.py), this lesson in one kernel.
 # - Lesson 06 computes the scores. Lesson 07 writes keys into a cache; there the rotation is fused with the store.
 #
 # ### From formula to code
