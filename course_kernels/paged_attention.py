@@ -49,7 +49,7 @@ def _heads_of_program(kv_heads, GROUP: tl.constexpr, BLOCK_H: tl.constexpr):
 def paged_decode_kernel(
     q_ptr, k_cache_ptr, v_cache_ptr, block_table_ptr, seq_lens_ptr, o_ptr, lse_ptr,
     stride_qb, stride_qh, stride_kb, stride_ks, stride_kh, stride_vb, stride_vs, stride_vh, stride_tb,
-    kv_heads, block_size, sm_scale,
+    kv_heads, sm_scale, BLOCK_SIZE: tl.constexpr,
     GROUP: tl.constexpr, HEAD_DIM: tl.constexpr,
     BLOCK_H: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_D: tl.constexpr,
 ):  # fmt: skip
@@ -68,8 +68,8 @@ def paged_decode_kernel(
     for start_n in range(split * share, min((split + 1) * share, seq_len), BLOCK_N):
         offs_n = start_n + tl.arange(0, BLOCK_N)
         mask_n = offs_n < seq_len
-        entries = block_table_ptr + batch * stride_tb + offs_n // block_size
-        block, slot = tl.load(entries, mask=mask_n, other=0).to(tl.int64), offs_n % block_size
+        entries = block_table_ptr + batch * stride_tb + offs_n // BLOCK_SIZE
+        block, slot = tl.load(entries, mask=mask_n, other=0).to(tl.int64), offs_n % BLOCK_SIZE
         k_ptr, v_ptr = k_cache_ptr + kv_head * stride_kh, v_cache_ptr + kv_head * stride_vh
         k = _load_slots(k_ptr, stride_kb, stride_ks, block, slot, mask_n, HEAD_DIM, BLOCK_D)
         v = _load_slots(v_ptr, stride_vb, stride_vs, block, slot, mask_n, HEAD_DIM, BLOCK_D)
@@ -127,8 +127,8 @@ def paged_decode_forward(
     strides = *q.stride()[:2], *k_cache.stride()[:3], *v_cache.stride()[:3], block_table.stride(0)
     with torch.cuda.device_of(q):
         paged_decode_kernel[grid](
-            q, k_cache, v_cache, block_table, seq_lens, parts, lse, *strides, kv_heads, block_size, sm_scale,
-            GROUP=heads // kv_heads, HEAD_DIM=head_dim, **meta,
+            q, k_cache, v_cache, block_table, seq_lens, parts, lse, *strides, kv_heads, sm_scale,
+            BLOCK_SIZE=block_size, GROUP=heads // kv_heads, HEAD_DIM=head_dim, **meta,
         )  # fmt: skip
         if splits > 1:
             block_s = triton.next_power_of_2(splits)

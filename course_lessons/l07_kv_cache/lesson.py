@@ -852,8 +852,9 @@ o1, lse1 = torch.empty_like(q1), torch.empty(1, 32, 1)
 for name, order in (("in order", torch.arange(16).int().view(1, 16)), ("shuffled", page_order)):
     run = simulator.simulate(
         paged_decode_kernel, (8, 1),
-        (q1, pages, pages, order, length, o1, lse1, 4096, 128, *pages.stride()[:3] * 2, 16, 8, 16, 128**-0.5),
-        GROUP=4, HEAD_DIM=128, BLOCK_H=16, BLOCK_N=64, BLOCK_D=128, num_warps=4, num_stages=1, arch="gfx942",
+        (q1, pages, pages, order, length, o1, lse1, 4096, 128, *pages.stride()[:3] * 2, 16, 8, 128**-0.5),
+        BLOCK_SIZE=16, GROUP=4, HEAD_DIM=128, BLOCK_H=16, BLOCK_N=64, BLOCK_D=128, num_warps=4, num_stages=1,
+        arch="gfx942",
     )  # fmt: skip
     print(f"{name}: {run.loads.lines:,} lines of 128 bytes, coalescing {run.loads.coalescing:.0%}")
 
