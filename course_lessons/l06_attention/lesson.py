@@ -51,8 +51,8 @@ print("called", llm.count_calls()["attention"], "times in a forward pass, here w
 #
 # This is how people write it in PyTorch.
 #
-# **Predict.** For 37 tokens q, k, v and the result take 0.23 MB together. For 512 tokens, 14 times as many, they take
-# 3.1 MB. How many bytes do the operations below move in each case, as a multiple of that?
+# **Predict.** 512 tokens are 14 times as many as 37, so q, k, v and the result take 14 times the bytes. How many bytes
+# do the operations below move in each case, as a multiple of those?
 
 
 # %% tags=["nbval-ignore-output"]
@@ -90,10 +90,10 @@ for tokens in (37, 2048, 8192, 131072):
     print(f"{tokens:7,} tokens: q, k, v, o {megabytes:6.1f} MB   scores {pairs:9,.1f} MB")
 
 # %% [markdown]
-# At 8192 tokens, the longest prompt that SmolLM2 takes, the scores of one layer have 2.4 GB, and the operations move
-# such a matrix eight times: the first product writes it, scale, mask and softmax read and write it, the last product
-# reads it. At 131,072 tokens, which others advertise, they do not fit into any GPU at all. Yet nobody wants the scores.
-# They are only a way to get from 50 MB to 50 MB.
+# At 8192 tokens, the longest text that SmolLM2 takes by its configuration, the scores of one layer have 2.4 GB, and the
+# operations move such a matrix eight times: the first product writes it, scale, mask and softmax read and write it, the
+# last product reads it. At 131,072 tokens, the length of Llama 3.1, no single GPU holds them. Yet nobody wants the
+# scores. They are only a way from q, k and v to the result, and these take 50 MB in all at 8192 tokens.
 #
 # ## The idea on paper
 #
@@ -102,12 +102,13 @@ for tokens in (37, 2048, 8192, 131072):
 # $$ s_{ij} = \frac{1}{\sqrt D} \sum_d q_{id}\, k_{jd}, \qquad
 # p_{ij} = \frac{e^{s_{ij}}}{\sum_n e^{s_{in}}}, \qquad o_{id} = \sum_j p_{ij}\, v_{jd} $$
 #
-# The first and the last are matrix products, $S = Q K^T / \sqrt D$ and $O = P V$, and lesson 05 taught you those:
-# tiles, `tl.dot`, an [accumulator](05_matmul.ipynb#Glossary). The one in the middle is the [**softmax**](#Glossary). It
-# turns a row of scores into weights that are positive and add up to 1. And it is in the way. $p_{ij}$ needs the sum
-# over the *whole* row, so no weight is known before the last key has been seen. The scores of 128 queries and 8192 keys
-# would take 4 MB of registers. A compute unit of an MI300X has 512 KB (four SIMDs with 512 registers for each of 64
-# lanes, 4 bytes each).
+# ($1/\sqrt D$ keeps the scores from growing with the number of terms.) The first and the last are matrix products, $S =
+# Q K^T / \sqrt D$ and $O = P V$, and lesson 05 taught you those: tiles, `tl.dot`, an
+# [accumulator](05_matmul.ipynb#Glossary). The one in the middle is the [**softmax**](#Glossary). It turns a row of
+# scores into weights that are positive and add up to 1. And it is in the way. $p_{ij}$ needs the sum over the *whole*
+# row, so no weight is known before the last key has been seen. The scores of 128 queries and 8192 keys would take 4 MB
+# of registers. A compute unit of an MI300X has 512 KB (four SIMDs with 512 registers for each of 64 lanes, 4 bytes
+# each).
 #
 # In lesson 02 a row that was too long was walked twice. Here each walk means to compute all the scores again. Can it be
 # done in one? First the softmax alone, then one walk, then the two products around it.
@@ -221,8 +222,8 @@ frames
 # %% [markdown]
 # **Look.** Scroll sideways: one step for each block. Above are the scores, below their exponentials relative to the
 # maximum *of this step*. In step 2 the maximum rises from -2.04 to 1.49. All earlier exponentials shrink, and so does
-# the sum: it is multiplied by 0.03. In step 3 it stays, and the factor is 1. (In JupyterLab,
-# `draw.online_softmax(launch).slider()` gives a slider instead of the strip.)
+# the sum: it is multiplied by 0.03. In step 3 it stays, and the factor is 1. In all other steps it rises. (In
+# JupyterLab, `frames.slider()` gives a slider instead of the strip.)
 #
 # **Why it matters.** After the last block $l$ is what two walks would have given, up to rounding. A row of any length
 # needs two numbers.
@@ -319,9 +320,9 @@ print("each element of k is read", launch.times("k_ptr").max(), "times")
 launch.ledger()
 
 # %% [markdown]
-# 8 tiles of queries in each of 3 heads: 24 times. (A GPU keeps most of these readings in its caches.) And nothing in
-# the ledger has the size of a pair of tokens. Beside what PyTorch's operations moved for the same 512 tokens, counted
-# above:
+# 8 tiles of queries in each of 3 heads: 24 times. (On a GPU the caches can serve most of these readings.) And nothing
+# in the ledger has the size of a pair of tokens. Beside what PyTorch's operations moved for the same 512 tokens,
+# counted above:
 
 # %% tags=["nbval-ignore-output"]
 ledger = launch.ledger()
@@ -331,18 +332,17 @@ draw.bytes_bar({"composed": ops.bytes, "tiled, asked for": ledger.bytes, "each b
 # %% [markdown]
 # `head // GROUP` is all that GQA takes: heads 0, 1 and 2 read key head 0, the next three key head 1. (`head % 3` would
 # fit all shapes as well, and give every query the wrong keys. A test with as many key heads as query heads cannot tell
-# the two apart.) It makes the keys and values in memory three times smaller. The readings stay, since each head is a
-# program of its own.
+# the two apart.) GQA makes the keys and values in memory three times smaller. The readings stay, since each head has
+# programs of its own.
 #
 # The readings of k and v come once for each tile of queries. So twice the queries in a tile is half of these bytes:
 # that is what `BLOCK_M` is for. The tile of queries, its accumulator and its scores live in registers, and those are
-# the limit. 128 queries and 64 keys are common on an MI300X.
+# the limit. AMD's library aiter takes 128 queries and 64 keys on an MI300X, by its configuration for gfx942.
 #
 # ## Rung 4: powers of two
 #
-# A GPU has no instruction for $e^x$. It has one for $2^x$, `v_exp_f32`. So `tl.exp` must multiply by $\log_2 e$ first.
-# It does more than that. Here is the smallest kernel with the line that matters, and what an MI300X executes for it:
-# one wave, 256 elements, four for each lane.
+# As in lesson 03, a GPU has no instruction for $e^x$, but one for $2^x$, `v_exp_f32`. Here is the smallest kernel with
+# the line that matters, and what an MI300X executes for it: one wave, 256 elements, four for each lane.
 
 
 # %%
@@ -362,9 +362,8 @@ report.listing(only="p = ")
 
 # %% [markdown]
 # Four `v_exp_f32` among some two dozen others. `v_pk_add` subtracts, `v_pk_mul` multiplies by $\log_2 e$, two numbers
-# at a time. The rest is care for tiny results. `v_exp_f32` gives 0 below $2^{-126}$, where float32 still has a few
-# numbers left. So small inputs are found (`v_cmp`), raised (`v_cndmask`, `v_add`), and the result is scaled back
-# (`v_ldexp`). For a weight of attention $2^{-126}$ and 0 are the same.
+# at a time. The rest keeps results below $2^{-126}$ exact, where float32 still has a few numbers left and `v_exp_f32`
+# gives 0. For a weight of attention these and 0 are the same.
 #
 # `tl.exp2` is the bare instruction. **Predict.** How many instructions are left?
 
@@ -395,9 +394,9 @@ assert powers.instructions > 0.15 * counted.instructions
 
 # %% [markdown]
 # A fifth of all instructions is the line with `tl.exp`, and `tl.exp2` needs about a fifth of that. (The line above it
-# will have its turn in rung 6.) Note the matrix instructions, which do the multiplying: they are few. Each takes many
-# more cycles than a vector instruction. But the softmax around the products is no small change, and this is why so much
-# thought goes into it.
+# will have its turn in rung 6.) Note the matrix instructions, which do the multiplying: they are few. (Each makes 2 ·
+# 16³ operations, for which a matrix unit needs 16 cycles at the peak of the data sheet.) The softmax around the
+# products is no small change, and this is why so much thought goes into it.
 #
 # ## Rung 5: causal, and the tiles that nobody needs
 #
@@ -531,7 +530,8 @@ def attention_kernel(
 # %% [markdown]
 # Two details. The programs are no longer equal: the last tile of queries walks over all keys, the first over a single
 # block. So tiles are counted from the end. A GPU starts programs in the order of their numbers, and at the end short
-# ones fill the gaps better than long ones. And the kernel stores a second result, `lse`, which gets a rung of its own.
+# ones fill the gaps better than long ones. And the kernel stores a second result, `lse`, of which more
+# below.
 
 
 # %%
@@ -644,9 +644,10 @@ print("same as in one go:", torch.allclose(merged, whole, atol=1e-6), torch.allc
 #
 # ## The trap: rows that see nothing
 #
-# Some models let a token look back a fixed distance only, its *window* (Mistral 7B: 4096 tokens). That is easy now.
-# Query $i$ sees the keys from $i - W + 1$ to $i$, in general moved by $S_k - S_q$ as before. The loop begins where the
-# first query of the tile sees its first key, and ends where the last one sees its last. For one head:
+# Some models let a token look back a fixed distance only, its *window*: 4096 tokens in Mistral 7B (Jiang and others,
+# 2023). That is easy now. Query $i$ sees the keys from $i - W + 1$ to $i$, in general moved by $S_k - S_q$ as before.
+# The loop begins where the first query of the tile sees its first key, and ends where the last one sees its last. For
+# one head:
 
 
 # %%
@@ -711,9 +712,10 @@ assert frames.notes == ("step 1: the kernel's sum is nan, that of the keys so fa
 frames
 
 # %% [markdown]
-# Query 28 sees keys 21 to 28. Its tile begins at key 0, since query 16 sees key 9. So in its first block query 28 sees
-# *nothing*. The new maximum is $-\infty$, and `scores - new_max` is $-\infty - (-\infty)$, which is NaN. And NaN times
-# any factor stays NaN. (With a causal mask every query sees key 0, in the very first block. So there it cannot happen.)
+# Query 28 sees keys 21 to 28. Its tile begins at key 0, since query 16 sees key 9. So in its first block, keys 0 to 15,
+# query 28 sees *nothing*, like all from 23 on. The new maximum is $-\infty$, and `scores - new_max` is $-\infty -
+# (-\infty)$, which is NaN. And NaN times any factor stays NaN. (With a causal mask every query sees key 0, in the very
+# first block. So there it cannot happen.)
 #
 # The popular repair is a number that is "low enough" in place of $-\infty$:
 
@@ -819,7 +821,7 @@ for arch in ("gfx942", "gfx950"):
 # **Look.** With 16 x 16 the result of the first product lies exactly as the second one wants its operand, and P never
 # leaves its lane. That is why the cells above asked for `matrix_instr_nonkdim=16`. And compare the vector instructions
 # of the two GPUs: an MI300X has no instruction that rounds to bfloat16 and needs several for each weight. An MI350X
-# rounds two weights with one.
+# rounds two weights with one, `v_cvt_pk_bf16_f32`.
 #
 # The whole kernel on both, and on a Radeon:
 
@@ -835,10 +837,10 @@ reports["gfx942"]
 # %% [markdown]
 # ### How fast can it be?
 #
-# Attention is the first operation of this course, after the matrix product, that can be limited by arithmetic. Two
-# products of $2 S_q S_k D$ operations each, for every head; the causal mask halves that. Here are the composed and the
-# fused version under the roof of an MI300X, in bfloat16, with 32 heads of 128, for 4096 tokens. The composed one moves
-# each matrix of pairs eight times, as counted at the beginning.
+# Like the matrix product, attention can be limited by arithmetic: two products of $2 S_q S_k D$ operations each, for
+# every head; the causal mask halves that. Here are the composed and the fused version under the
+# [roof](05_matmul.ipynb#Glossary) of an MI300X, in bfloat16, with 32 heads of 128, for 4096 tokens. The composed one
+# moves each matrix of pairs eight times, as counted at the beginning.
 
 # %%
 tokens, heads, dim = 4096, 32, 128
@@ -854,7 +856,7 @@ for name, moved in (("fused", fused_bytes), ("composed", composed_bytes)):
     print(f"{name:9} at least {hardware.format_seconds(bound.seconds):8} limited by {bound.roof}")
 
 # %% [markdown]
-# The composed version hangs under the slope of the memory. The fused one stands under the flat roof, and from there on
+# The composed version is on the slope, held back by memory. The fused one has reached the flat roof, and from there on
 # the softmax competes with the products for the same compute units. What people reach: on an MI300X, causal, bfloat16,
 # 16 heads of 128 and 16 sequences, a Triton kernel made 260 TFLOP/s at 4096 tokens and 364 at 16,384; AMD's own
 # library, aiter, 409 and 494 ([attn-dsl-bench](https://midiareshadi.github.io/blog/attn-dsl-bench), 2026). The peak of
