@@ -5,7 +5,8 @@
 # arrived. A product of matrices is different: it uses each number many times, and GPUs have special units for it.
 # Nearly all arithmetic of a language model happens there.
 #
-# You need lessons 01 and 02: program, tile, mask, reduction, LDS. It takes about 40 minutes, without the exercises.
+# You need lessons 01 to 03: program, tile, mask, reduction, LDS, autotuning. It takes about 40 minutes, without the
+# exercises.
 #
 # **In doing so, you will learn**
 #
@@ -837,9 +838,9 @@ for name, (m, n, k) in {
 draw.roofline(points, "MI300X", unit="bf16")
 
 # %% [markdown]
-# Number 1 stands on the slope: with one token memory is the limit, and no tile changes that. The others stand under the
-# flat roof. Nobody gets there. With all matrix units at work the chip runs into its power limit, and its clock falls.
-# AMD measured at most 708 TFLOP/s in bfloat16 on the MI300X, 54 % of the peak, with its own library at its best
+# Number 1 stands on the slope: with one token memory is the limit, and no tile changes that. The others stand on the
+# flat roof, and nobody gets there: with all matrix units at work the chip runs into its power limit, and its clock
+# falls. AMD measured at most 708 TFLOP/s in bfloat16 on the MI300X, 54 % of the peak, with its own library at its best
 # (*Measuring Max-Achievable FLOPs, part 2*, ROCm blog). So 54 % of the data sheet *is* the practical roof.
 #
 # And Triton? HazyResearch measured square bfloat16 products on an MI355X (HipKittens, `analysis/bf16_gemm`), in

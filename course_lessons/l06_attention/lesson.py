@@ -530,8 +530,7 @@ def attention_kernel(
 # %% [markdown]
 # Two details. The programs are no longer equal: the last tile of queries walks over all keys, the first over a single
 # block. So tiles are counted from the end. A GPU starts programs in the order of their numbers, and at the end short
-# ones fill the gaps better than long ones. And the kernel stores a second result, `lse`, of which more
-# below.
+# ones fill the gaps better than long ones. And the kernel stores a second result, `lse`, of which more below.
 
 
 # %%
