@@ -1,3 +1,3 @@
 """What this machine can do, a first kernel on every engine, the model, how exercises work."""
 
-MINUTES = 15  # of reading, without the exercises
+MINUTES = 20  # of reading, without the exercises

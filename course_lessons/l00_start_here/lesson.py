@@ -1,11 +1,12 @@
 # %% [markdown]
 # # 00 Start here
 #
-# You are going to write GPU kernels: small programs that run thousands of times at once, one time for each piece of a
-# tensor. You write them in **Triton**, a language that looks like Python and compiles to machine code for AMD GPUs.
+# You are going to write GPU [**kernels**](#Glossary): small functions that run thousands of times at once, one time for
+# each piece of a tensor. You write them in **Triton**, a language that looks like Python and compiles to machine code
+# for AMD GPUs.
 #
 # You do not need a GPU. This page shows what your machine can do, runs your first kernel in several ways, introduces
-# the language model that you will rebuild kernel by kernel, and explains how exercises are graded. It takes about 15
+# the language model that you will rebuild kernel by kernel, and explains how exercises are graded. It takes about 20
 # minutes.
 #
 # **In doing so, you will learn**
@@ -28,8 +29,8 @@ from course_lab import amd_report, bench, check, engines, hardware, model, progr
 print(engines.describe())
 
 # %% [markdown]
-# Those lines are your **engines**. If something is missing or odd, open a terminal and run `course doctor`: it checks
-# the installation line by line and names the command that mends each problem.
+# Those lines are your [**engines**](#Glossary). If something is missing or odd, open a terminal and run `course
+# doctor`: it checks the installation line by line and names the command that mends each problem.
 #
 # ## Where kernels sit: a real model
 #
@@ -51,15 +52,17 @@ llm.operations()
 
 # %% [markdown]
 # This table is the plan of the course. Every lesson takes one operation, writes the kernel for it, and puts that kernel
-# into the model. The model must go on producing the same tokens. Lesson 01 takes the additions, lesson 02 the norms.
+# into the model. The model must go on producing the same tokens. Lesson 01 takes the additions, 02 the norms, 03 the
+# activation, 04 the split with its rotation (RoPE), 05 the matrix products, and 06 attention. Lesson 07 gives the model
+# a memory of earlier tokens, and in the end every operation of a token is a kernel.
 #
 # ## Your first kernel
 #
 # Take the simplest operation there is: multiply every element of a tensor by a number.
 #
-# A GPU does not walk through the tensor. It starts many **programs** at once. Each program runs the same code and takes
-# its own piece, called a **block**. All programs of one start together form the **grid**, and starting them is a
-# **launch**.
+# A GPU does not walk through the tensor. It starts many [**programs**](#Glossary) at once. Each program runs the same
+# code and takes its own piece, called a [**block**](#Glossary). All programs of one start together form the
+# [**grid**](#Glossary), and starting them is a [**launch**](#Glossary).
 #
 # | on paper | in the kernel |
 # |---|---|
@@ -69,7 +72,8 @@ llm.operations()
 # | read $x_i$ | `x = tl.load(x_ptr + offs, mask=mask)` |
 # | write $y_i = \alpha x_i$ | `tl.store(y_ptr + offs, alpha * x, mask=mask)` |
 #
-# `x_ptr` is the address of the first element. `x_ptr + offs` is a whole block of addresses, one for each element.
+# `x_ptr` is the address of the first element. `x_ptr + offs` is a whole block of addresses, one for each element. The
+# [**mask**](#Glossary) says for each of them whether it may be touched.
 # `@triton.jit` marks the function as a kernel, and `tl.constexpr` marks a number that is fixed when it is compiled.
 
 
@@ -114,10 +118,10 @@ launch.picture("y_ptr")
 #
 # ## Engine 1: the interpreter
 #
-# What just ran was Triton's **interpreter**. It executes the kernel on the CPU, one program after another, with
-# numpy. It is slow, but it sees everything: the picture above was drawn from the loads and stores that it recorded.
-# The course repairs some wrong numbers that the interpreter has by itself, and guards every access. Forget the mask,
-# and you are told:
+# What just ran was Triton's [**interpreter**](#Glossary). It executes the kernel on the CPU, one program after another,
+# with numpy. It is slow, but it sees everything: the picture above was drawn from the loads and stores that it
+# recorded. The course repairs some wrong numbers that the interpreter has by itself, and guards every access. Forget
+# the mask, and you are told:
 
 
 # %%
@@ -137,8 +141,8 @@ except IndexError as error:
 #
 # ## Engine 2: the AMD compiler
 #
-# The ordinary `triton` package contains the compiler for AMD GPUs. It needs no GPU to run. So you can always ask: what
-# would an **MI300X** execute? Its architecture has the name `gfx942`.
+# The ordinary `triton` package contains the [**AMD compiler**](#Glossary). It needs no GPU to run. So you can always
+# ask: what would an MI300X execute? Its architecture has the name [**gfx942**](#Glossary).
 
 # %% tags=["nbval-ignore-output"]
 report = amd_report(scale_kernel, x, y, 3.0, 576, BLOCK=256, arch="gfx942")
@@ -147,8 +151,9 @@ report
 
 # %% [markdown]
 # Most of that card will make sense after lesson 01. Three words are enough for now. A GPU runs each program on a
-# group of **lanes**: on an MI300X 64 lanes form a **wave** and execute every instruction together. Each lane keeps
-# its values in **registers**, called VGPRs, and here it needs only a few of them. Now read the code itself, beside
+# group of [**lanes**](#Glossary): on an MI300X 64 lanes form a [**wave**](#Glossary) and execute every instruction
+# together. Each lane keeps its values in [**registers**](#Glossary), called [**VGPRs**](#Glossary), and here it needs
+# only a few of them. Now read the code itself, beside
 # the lines you wrote:
 
 # %% tags=["nbval-ignore-output"]
@@ -159,7 +164,7 @@ report.listing()
 # `v_mul` or `v_pk_mul` (your `alpha * x`; `v` stands for vector, 64 lanes at once) and one with `store` in its name.
 # Most of the rest computes addresses. That is the whole program of an MI300X, and it came from your laptop.
 #
-# The same kernel for a **Radeon RX 7900** (`gfx1100`), where a wave has 32 lanes:
+# The same kernel for a Radeon RX 7900 ([**gfx1100**](#Glossary)), where a wave has 32 lanes:
 
 # %% tags=["nbval-ignore-output"]
 radeon = amd_report(scale_kernel, x, y, 3.0, 576, BLOCK=256, arch="gfx1100")
@@ -171,8 +176,8 @@ for card in (report, radeon):
 # ## Engine 3: the simulator
 #
 # You have read what an MI300X would execute. What would come out? The course can execute those instructions too. Its
-# **simulator** holds the registers of every lane and the memory of the GPU as arrays on your CPU, and does to them what
-# each instruction says. `simulate` takes what a launch takes:
+# [**simulator**](#Glossary) holds the registers of every lane and the memory of the GPU as arrays on your CPU, and does
+# to them what each instruction says. `simulate` takes what a launch takes:
 
 # %%
 y_simulated = torch.empty_like(x)
@@ -214,8 +219,8 @@ print(store)
 # ## Engine 4: a GPU, if there is one
 #
 # Only a GPU can tell how *fast* a kernel is. With an AMD or NVIDIA GPU in this machine the next cell times the
-# kernel. Without one it says so. What you can always know is a **lower bound**: a kernel cannot be faster than memory
-# delivers its bytes.
+# kernel. Without one it says so. What you can always know is a [**lower bound**](#Glossary): a kernel cannot be faster
+# than memory delivers its bytes.
 
 # %% tags=["nbval-ignore-output"]
 n = 1 << 26
@@ -322,7 +327,11 @@ progress()
 # - **launch**: starting a grid
 # - **mask**: for each element of a block, whether it may be touched
 # - **lane**, **wave**: one of the 64 (MI300X) or 32 (Radeon) places that execute an instruction together; the group
-#   of them
+#   of them, which Triton calls a warp. A place of a block is called a lane, too
 # - **register**, **VGPR**: where a lane keeps a value while it computes
 # - **gfx942**, **gfx1100**: the compiler's names for the MI300X's and the RX 7900's architecture
-# - **interpreter**, **AMD compiler**, **simulator**, **GPU**: the engines of the course
+# - **engine**: what runs a kernel here, or tells something about it; a GPU is one of the four
+# - **interpreter**: executes a kernel on the CPU, one program after another
+# - **AMD compiler**: turns a kernel into the machine code of an AMD GPU, on any machine
+# - **simulator**: executes that machine code on the CPU, lane by lane
+# - **lower bound**: the least time that bytes and arithmetic of a launch need on a GPU; no kernel can be faster

@@ -3,7 +3,7 @@
 #
 # Six exercises on kernels that move data and do little else. Read [01 Vector add](../notebooks/01_vector_add.ipynb)
 # first. Exercise 1.2 is the kernel of the lesson, 1.4 is the first operation that the model runs for every token, and
-# 1.6 is for those who want more. Together they take about an hour.
+# 1.6 is for those who want more. Together they take about 70 minutes.
 #
 # Each answer is one cell. `torch`, `triton`, `tl` and `math` are given. Press **Shift + Enter** to have it graded.
 # `%hint 1.1` gives the next of three hints, `%solution 1.1` shows a solution after three real attempts, and

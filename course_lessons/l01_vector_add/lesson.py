@@ -30,9 +30,9 @@ llm = model.load(device="cpu")  # on the CPU, so that every launch below can be 
 # ## Where this sits in the model
 #
 # SmolLM2 describes each token by a vector of 576 numbers. Each of its 30 layers computes two corrections to that vector
-# and adds them: one from attention, one from the MLP. The running sum is called the **residual stream**. So the model
-# adds vectors all the time. How often, and how large are they? Let the model read *What is the capital of France?* and
-# look:
+# and adds them: one from attention, one from the MLP. The running sum is called the [**residual stream**](#Glossary).
+# So the model adds vectors all the time. How often, and how large are they? Let the model read *What is the capital of
+# France?* and look:
 
 # %%
 x, residual, *_ = llm.activations("layers.0.mlp_norm")
@@ -52,7 +52,7 @@ ops
 
 # %% [markdown]
 # What limits such a kernel, arithmetic or memory? Divide the additions by the bytes. The result is called the
-# **arithmetic intensity**. Compare it with what a GPU can do in the time that one byte takes to arrive:
+# [**arithmetic intensity**](#Glossary). Compare it with what a GPU can do in the time that one byte takes to arrive:
 
 # %%
 bytes_moved, flops = 3 * x.nbytes, n
@@ -70,7 +70,8 @@ print(f"{card.name}: {peaks} = {card.ridge('fp32'):.0f} per byte")
 #
 # $$ z_i = x_i + y_i \qquad i = 0, \dots, n - 1 $$
 #
-# Cut the $n$ elements into **blocks** of $B$. Start one **program** for each block. All programs run the same code;
+# Cut the $n$ elements into [blocks](00_start_here.ipynb#Glossary) of $B$. Start one
+# [program](00_start_here.ipynb#Glossary) for each block. All programs run the same code;
 # each finds out its own number and from that its own elements:
 #
 # | on paper | in the kernel |
@@ -86,10 +87,11 @@ print(f"{card.name}: {peaks} = {card.ridge('fp32'):.0f} per byte")
 #
 # ### What a program is on an AMD GPU
 #
-# You write one program as if it handled its block in one go. The compiler turns it into a **workgroup**: a few
-# **waves**, and in each wave 64 **lanes** that execute every instruction together. (Radeon GPUs have waves of 32.) A
-# workgroup runs on one **compute unit** from beginning to end; when it is done, the next one takes its place. Each lane
-# holds its share of the block in **registers**.
+# You write one program as if it handled its block in one go. The compiler turns it into a
+# [**workgroup**](#Glossary): a few [waves](00_start_here.ipynb#Glossary), and in each wave 64
+# [lanes](00_start_here.ipynb#Glossary) that execute every instruction together. (Radeon GPUs have waves of 32.) A
+# workgroup runs on one [**compute unit**](#Glossary) from beginning to end; when it is done, the next one takes its
+# place. Each lane holds its share of the block in [registers](00_start_here.ipynb#Glossary).
 
 # %%
 for name in ("MI300X", "RX 7900 XTX"):
@@ -146,10 +148,10 @@ for arch in ("gfx942", "gfx1100"):
     print(f"{arch:7}  registers a lane {report.vgprs:3}, did not fit {report.spills:3}, waves per SIMD {waves:g}")
 
 # %% [markdown]
-# (A **SIMD** is the part of a compute unit that executes waves; an MI300X has four in each. It can keep 8 waves ready,
-# so that some compute while others wait for memory.) A lane of the MI300X now holds 128 elements of `x` and as many of
-# `y`. They take so many registers that only two or three waves fit. On the Radeon, with 256 a lane, some values find no
-# register at all: they **spill**, which means that they travel to memory and back.
+# (A [**SIMD**](#Glossary) is the part of a compute unit that executes waves; an MI300X has four in each. It can keep 8
+# waves ready, so that some compute while others wait for memory.) A lane of the MI300X now holds 128 elements of `x`
+# and as many of `y`. They take so many registers that only two or three waves fit. On the Radeon, with 256 a lane, some
+# values find no register at all: they [**spill**](#Glossary), which means that they travel to memory and back.
 #
 # Third, and worst: one program runs on one compute unit. The other 303 of an MI300X do nothing.
 #
@@ -184,8 +186,8 @@ launch.picture("z_ptr")
 #
 # ## Rung 3: the tail
 #
-# Round the number of blocks up, and let the last program know where the data ends. The **mask** is a block of yes and
-# no:
+# Round the number of blocks up. The last program gets the [**tail**](#Glossary), what is left over, and has to know
+# where the data ends. The [mask](00_start_here.ipynb#Glossary) is a block of yes and no:
 
 
 # %%
@@ -199,7 +201,8 @@ def add_kernel(x_ptr, y_ptr, z_ptr, n, BLOCK: tl.constexpr):
 
 
 # %% [markdown]
-# A masked lane loads nothing and stores nothing. `other=` is the value that it holds instead; without it the value
+# A masked lane loads nothing and stores nothing. (The places of a block are called lanes too. A lane of the machine may
+# hold several of them.) `other=` is the value that it holds instead; without it the value
 # would be undefined. Here nobody looks at it. In lesson 02 it will matter.
 #
 # **Predict.** One token, 576 elements, blocks of 256: how many programs? How many lanes of the last one are switched
@@ -229,9 +232,9 @@ launch.ledger()
 #
 # ## Rung 4: other types, one rounding
 #
-# Models rarely run in float32. In **bfloat16** a number takes 2 bytes: the range of float32, but only 8 significant
-# bits. For a kernel that is nothing but memory traffic, half the bytes is half the least time. The rule of this course
-# for such inputs:
+# Models rarely run in float32. In [**bfloat16**](#Glossary) a number takes 2 bytes: the range of float32, but only 8
+# significant bits. For a kernel that is nothing but memory traffic, half the bytes is half the least time. The rule of
+# this course for such inputs:
 #
 # - widen to float32 straight after the load,
 # - compute,
@@ -265,9 +268,10 @@ for dtype in (torch.float32, torch.bfloat16, torch.float16):
 #
 # So far you treated 37 rows as one long vector. That works while they follow each other without gaps. The model often
 # looks at a *part* of a matrix: its queries, keys and values are slices of one. `wide[:, :576]` below has the right
-# shape, but its rows lie 640 elements apart. This distance is called the **stride** of the dimension.
+# shape, but its rows lie 640 elements apart. This distance is called the [**stride**](#Glossary) of the dimension.
 #
-# A grid may have two dimensions. Let the first count blocks within a row and the second count rows:
+# A [grid](00_start_here.ipynb#Glossary) may have two dimensions. Let the first count blocks within a row and the second
+# count rows:
 
 
 # %%
@@ -294,7 +298,7 @@ launch.picture("z_ptr")
 # the end of row 0 has a perfectly legal address, that of row 1. Only the mask keeps it away.
 #
 # A *block* may have two dimensions as well. `rows[:, None]` is a column of row numbers, `cols[None, :]` a row of column
-# numbers, and wherever the two meet in a formula you get a tile, as in PyTorch:
+# numbers, and wherever the two meet in a formula you get a [**tile**](#Glossary), as in PyTorch:
 # `rows[:, None] * stride + cols[None, :]` is a tile of offsets. Exercise 1.3 uses it.
 #
 # ### When 32 bits are not enough
@@ -371,7 +375,7 @@ print("scale, all ones:  ", bool((scale == 1).all()))
 #
 # One load instruction brings up to 128 bits to *each* lane: four float32. Fewer, wider instructions move the same bytes
 # with less work for the machine. What did the compiler make of your kernel? Here is the machine code of the MI300X for
-# the model's sum, beside your lines:
+# the model's sum, beside your code:
 
 # %% tags=["nbval-ignore-output"]
 z = torch.empty_like(x)
@@ -380,8 +384,8 @@ assert report.spills == 0 and set(report.loads) == set(report.stores) == {128}
 report.listing()
 
 # %% [markdown]
-# `buffer_load_dwordx4`: a *dword* is 32 bits, four of them make 128. Two such loads and one such store move the whole
-# block; `v_pk_add_f32` adds two pairs of numbers at once.
+# `buffer_load_dwordx4`: a [**dword**](#Glossary) is 32 bits, four of them make 128. Two such loads and one such store
+# move the whole block; `v_pk_add_f32` adds two pairs of numbers at once.
 #
 # You can also see how a mask works. `v_cmp` compares the offset with `n`, and `v_cndmask` replaces the offset of a
 # masked lane by a huge one. A buffer instruction ignores offsets beyond its range. (The range is always 2 GiB, whatever
@@ -438,10 +442,10 @@ for dtype in (torch.float32, torch.bfloat16):
 #
 # ### Strides: what memory really delivers
 #
-# Memory does not deliver single numbers. It delivers **lines**: 128 bytes on an MI300X, according to AMD's CDNA 3 white
-# paper. When the 64 lanes of a wave ask for 64 addresses, the hardware collects those that fall into one line and
-# fetches it once. This is called **coalescing**. Read a vector with a stride, and see what is left of it. (To keep the
-# picture simple, each lane reads one element.)
+# Memory does not deliver single numbers. It delivers [**lines**](#Glossary): 128 bytes on an MI300X, according to AMD's
+# CDNA 3 white paper. When the 64 lanes of a wave ask for 64 addresses, the hardware collects those that fall into one
+# line and fetches it once. This is called [**coalescing**](#Glossary). Read a vector with a stride, and see what is
+# left of it. (To keep the picture simple, each lane reads one element.)
 
 
 # %%
@@ -545,8 +549,8 @@ for count in (1, 37, 4096):
 print(hardware.lower_bound(bytes=12 * 4096 * hidden, flops=4096 * hidden, gpu="MI300X"))
 
 # %% [markdown]
-# Two remarks. The bound holds for bytes that come from memory. Between its L2 and its memory an MI300X has 256 MB of
-# Infinity Cache; tensors that a kernel before yours has just written may still be there, and then you can be faster.
+# Two remarks. The bound holds for bytes that come from memory. Between its L2 cache and its memory an MI300X has 256 MB
+# of Infinity Cache; tensors that a kernel before yours has just written may still be there, and then you can be faster.
 #
 # And for one token the bound is far below anything that a launch can do. For scale: Hugging Face and AMD report 4.18 µs
 # on an MI300X for a kernel that does a residual add, a norm and a conversion for a single row (*mi300kernels* blog).
@@ -646,7 +650,6 @@ print("additions by your kernel:", calls * len(answer.tokens))
 # - **workgroup**: what a program becomes on the GPU; it stays on one compute unit
 # - **compute unit**: the part of the GPU that runs workgroups; an MI300X has 304
 # - **SIMD**: one of the four parts of a compute unit that execute waves
-# - **wave** (Triton: warp), **lane**: 64 (Radeon: 32) places that execute an instruction together; one of them
 # - **spill**: a value that found no register and lives in memory
 # - **tile**: a block of two dimensions
 # - **tail**: the elements left over when the size is not a multiple of the block

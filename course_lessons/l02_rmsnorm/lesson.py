@@ -2,9 +2,9 @@
 # # 02 RMSNorm
 #
 # In lesson 01 every element was on its own. Now each result needs a whole row: you have to add up 576 numbers before
-# you may write the first one. That is a **reduction**, and most kernels of a language model contain one.
+# you may write the first one. That is a [**reduction**](#Glossary), and most kernels of a language model contain one.
 #
-# You need lesson 01: program, block, mask, grid. It takes about 40 minutes, without the exercises.
+# You need lesson 01: program, block, mask, grid. It takes about 45 minutes, without the exercises.
 #
 # **In doing so, you will learn**
 #
@@ -29,9 +29,9 @@ llm = model.load(device="cpu")  # on the CPU, so that every launch below can be 
 # %% [markdown]
 # ## Where this sits in the model
 #
-# A layer of SmolLM2 has two halves, attention and MLP. Between them runs the **residual stream**: a vector of 576
-# numbers for each token. Each half reads a *normalised* copy of the stream, computes something, and adds it to the
-# stream.
+# A layer of SmolLM2 has two halves, attention and MLP. Between them runs the [residual
+# stream](01_vector_add.ipynb#Glossary): a vector of 576 numbers for each token. Each half reads a *normalised* copy of
+# the stream, computes something, and adds it to the stream.
 #
 # ```
 # embedding ──┬───────────────────── (+) ──┬─────────────── (+) ── ... 30 layers ... ──── norm ── logits
@@ -92,7 +92,7 @@ assert ops.kernels >= 7 and 8 < ops.bytes / floor < 12
 print(f"{ops.kernels} kernels, {ops.bytes / floor:.1f} times the necessary bytes")
 
 # %% [markdown]
-# Ten times. (PyTorch also has `F.rms_norm`, which recent builds run as one fused kernel on a GPU. The addition before
+# Ten times. (PyTorch also has `F.rms_norm`, which recent builds run as one kernel on a GPU. The addition before
 # it remains a kernel of its own.)
 #
 # Does arithmetic matter? Per element the norm makes four operations: square, add, scale by the root, scale by the
@@ -195,9 +195,9 @@ launch.ledger()
 
 # %% [markdown]
 # **Why it is fast.** Each element of `x` is read once, and each of `y` is written once. Between the sum and the
-# division the row stays in registers: nobody writes an intermediate matrix. That is all that fusing means. The ledger
-# complains about the weight, which every program reads again. Those are the same 2304 bytes each time, and a GPU keeps
-# them in its caches.
+# division the row stays in registers: nobody writes an intermediate matrix. That is all that [**fusing**](#Glossary)
+# means. The ledger complains about the weight, which every program reads again. Those are the same 2304 bytes each
+# time, and a GPU keeps them in its caches.
 #
 # ## Rung 2: how 256 lanes add up a row
 #
@@ -208,11 +208,12 @@ launch.ledger()
 #
 # 1. **Inside a lane.** Each lane squares and adds its own four elements.
 # 2. **Inside a wave.** Lanes add a neighbour's value to their own: first the lane 8 places away, then 4, 2, 1. Each
-#    step halves the number of different partial sums. The hardware has an operand form for this, **DPP** (data parallel
-#    primitives): an addition that takes one operand from another lane, at about the price of an ordinary addition.
-# 3. **Across waves.** Waves cannot see each other's registers at all. Each writes its sum into **LDS** (local data
-#    share), a small memory that the waves of one program share. They wait for each other at a **barrier**. Then each
-#    reads all four.
+#    step halves the number of different partial sums. The hardware has an operand form for this, [**DPP**](#Glossary)
+#    (data parallel primitives): an addition that takes one operand from another lane, at about the price of an ordinary
+#    addition.
+# 3. **Across waves.** Waves cannot see each other's registers at all. Each writes its sum into [**LDS**](#Glossary)
+#    (local data share), a small memory that the waves of one program share. They wait for each other at a
+#    [**barrier**](#Glossary). Then each reads all four.
 
 # %%
 draw.reduction(lanes=64, waves=4)
@@ -346,7 +347,7 @@ amd_report(no_other_kernel, *arguments, BLOCK=1024, arch="gfx942").listing(only=
 #
 # The missing `other=` of the *weight* does no harm, because those lanes are never stored and never summed. The rule:
 #
-# > A lane that takes part in a **reduction** must hold the identity of that reduction.
+# > A lane that takes part in a **reduction** must hold the [**identity**](#Glossary) of that reduction.
 #
 # | what follows | identity | `other=` |
 # |---|---|---|
@@ -371,9 +372,9 @@ assert 300 < largest[0] < 65504
 print(f"largest element of token 0: {largest[0]:,.0f}, of a typical token: {largest.median():,.0f}")
 
 # %% [markdown]
-# The residual stream of SmolLM2 has outliers of more than twenty thousand. Most language models have such *massive
-# activations*, often at the first token (Sun and others, *Massive Activations in Large Language Models*, 2024). The
-# largest float16 is 65504, so the elements fit.
+# The residual stream of SmolLM2 has outliers of more than twenty thousand. Most language models have such [**massive
+# activations**](#Glossary), often at the first token (Sun and others, *Massive Activations in Large Language Models*,
+# 2024). The largest float16 is 65504, so the elements fit.
 #
 # **Predict.** Do their squares?
 
@@ -518,8 +519,9 @@ assert max(one_row.loads) == 32 and max(many_rows.loads) == 128
 # ## Rung 7: long rows
 #
 # Other rows are too long. **Predict.** Give a row of 131 072 floats to a program of 16 waves, the most that a program
-# may have on an MI300X. How many floats must each lane hold? A **SIMD**, the unit that executes a wave, has 512
-# registers for each lane, shared by its waves; a compute unit has four SIMDs. How many registers does a lane get?
+# may have on an MI300X. How many floats must each lane hold? A [SIMD](01_vector_add.ipynb#Glossary), the unit that
+# executes a wave, has 512 registers for each lane, shared by its waves; a compute unit has four SIMDs. How many
+# registers does a lane get?
 
 # %%
 lanes = 16 * 64
@@ -539,8 +541,9 @@ assert one_block.spills > 0 and one_block.vgprs == 128
 one_block
 
 # %% [markdown]
-# It **spills**: registers that do not fit are written to memory (*scratch*) and read back. The kernel is still right.
-# But the point of a fused kernel was to keep the row out of memory, and now it goes there by the back door.
+# It [spills](01_vector_add.ipynb#Glossary): registers that do not fit are written to memory (*scratch*) and read back.
+# The kernel is still right. But the point of a fused kernel was to keep the row out of memory, and now it goes there by
+# the back door.
 #
 # The cure is a loop. The block stays small, and the program walks along the row twice:
 #
@@ -755,11 +758,12 @@ print("same tokens:", my_norms.tokens == pytorch.tokens)
 #
 # ## What to read next
 #
-# Do the exercises in [`exercises/02_rmsnorm.ipynb`](../exercises/02_rmsnorm.ipynb): the mean square (2.1), RMSNorm
-# (2.2), the fused addition (2.3), a LayerNorm to repair (2.4), long rows (2.5) and several short rows per program
-# (2.6).
-#
-# The same two reductions, a maximum and a sum, make softmax: that is the heart of attention, and a later lesson.
+# - The exercises: [`exercises/02_rmsnorm.ipynb`](../exercises/02_rmsnorm.ipynb). The mean square (2.1), RMSNorm (2.2),
+#   the fused addition (2.3), a LayerNorm to repair (2.4), long rows (2.5) and several short rows a program (2.6).
+# - The library's versions: [`course_kernels/rms_norm.py`](../course_kernels/rms_norm.py) and
+#   [`course_kernels/layer_norm.py`](../course_kernels/layer_norm.py).
+# - [03 Fused activations](03_fused_activations.ipynb): what stands between two matrix products. (A maximum and a sum
+#   over a row make softmax, the heart of attention: lesson 06.)
 #
 # ### From formula to code
 #
@@ -779,11 +783,8 @@ print("same tokens:", my_norms.tokens == pytorch.tokens)
 #
 # - **reduction**: many values become one; a sum, a maximum
 # - **identity**: the value that a reduction ignores; 0 for a sum, $-\infty$ for a maximum
-# - **residual stream**: the vector of each token that all layers add to
 # - **fusing**: doing several operations in one kernel, so that what is between them stays in registers
 # - **DPP**: an operand taken from another lane of the same wave
 # - **LDS**: 64 KiB of memory in each compute unit of an MI300X, which the waves of a program share
 # - **barrier**: the point where the waves of a program wait for each other
-# - **SIMD**: the unit that executes waves; a compute unit has four
-# - **spill**: a register value that did not fit and was put aside in memory
 # - **massive activation**: an element of the residual stream that is thousands of times larger than its neighbours

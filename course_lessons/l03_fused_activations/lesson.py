@@ -5,7 +5,7 @@
 # again, as in lesson 01, and you could write the kernel in two minutes. It would be slow, or wrong for large numbers,
 # or both. This lesson is about the difference.
 #
-# You need lessons 01 and 02: program, block, mask, grid, reduction, fusing. It takes about 40 minutes, without the
+# You need lessons 01 and 02: program, block, mask, grid, reduction, fusing. It takes about 45 minutes, without the
 # exercises.
 #
 # **In doing so, you will learn**
@@ -43,9 +43,10 @@ llm = model.load(device="cpu")  # on the CPU, so that every launch below can be 
 # ```
 #
 # One matrix product makes both halves, side by side in one row of 3072. What comes next is the subject of this lesson.
-# The first half, the **gate**, goes through a curve called SiLU, and the result scales the second half. This is called
-# a [**gated activation**](#Glossary). With SiLU as its curve it is [**SwiGLU**](#Glossary) (Shazeer, *GLU Variants
-# Improve Transformer*, 2020). The models of the Llama family have it; Gemma has its sister with GELU (*Gemma*, 2024).
+# The first half, the [**gate**](#Glossary), goes through a curve called SiLU, and the result scales the second half.
+# This is called a [**gated activation**](#Glossary). With SiLU as its curve it is [**SwiGLU**](#Glossary) (Shazeer,
+# *GLU Variants Improve Transformer*, 2020). The models of the Llama family have it; Gemma has its sister with GELU
+# (*Gemma*, 2024).
 
 # %%
 (x,) = llm.activations("layers.0.activation")
@@ -303,7 +304,7 @@ print("same as PyTorch, up to float32 rounding")
 launch.picture("x_ptr")
 
 # %% [markdown]
-# **Look.** 1536 is three blocks of 512, so no [lane](01_vector_add.ipynb#Glossary) is idle. Every program appears twice
+# **Look.** 1536 is three blocks of 512, so no [lane](00_start_here.ipynb#Glossary) is idle. Every program appears twice
 # in its row: once in the gate, once in `up`. Note the mask: it compares with `d`, the width of *one half*. A lane past
 # the end of the gate would find the beginning of `up`, which is a legal address with wrong numbers.
 #
@@ -500,10 +501,10 @@ for rows, width in ((2, 1536), (2, 2048), (2, 1500)):
 # probability $p$, and what remains is divided by $1 - p$. The backward pass must drop *the same* elements.
 #
 # PyTorch's own kernel keeps a mask for that, one byte for each element. But where do the random numbers come from?
-# `tl.rand(seed, offset)` is no machine that runs on and on. It is a *function*: it scrambles the seed and the offset,
-# and out comes a number between 0 and 1. Same seed, same offset, same number, on every machine and in any order. The
-# recipe is called [**Philox**](#Glossary) (Salmon and others, *Parallel random numbers: as easy as 1, 2, 3*, 2011), and
-# the number that selects the sequence is the [**seed**](#Glossary).
+# `tl.rand(seed, offset)` is no machine that runs on and on. It is a *function*: it scrambles the [**seed**](#Glossary)
+# and the offset, and out comes a number between 0 and 1. Same seed, same offset, same number, on every machine and in
+# any order. The recipe is called [**Philox**](#Glossary) (Salmon and others, *Parallel random numbers: as easy as 1, 2,
+# 3*, 2011). The seed selects the sequence.
 #
 # So the mask need not be stored. It can be drawn again. And since $dx$ is $dy$, dropped and scaled in the same way,
 # forwards and backwards can be one kernel:
@@ -593,9 +594,9 @@ assert per_lane["tl.rand"] > 2 * per_lane["tl.rand4x"]
 #
 # ## Rung 6: 8 bits
 #
-# The matrix product that follows (`down`) can be done in 8-bit floating point, **fp8**: with half the bytes of
-# bfloat16, and by AMD's data sheet at twice its rate. One bit is the sign, four are the exponent, three the binary
-# digits after the first: *e4m3*. Which number a byte means depends on the GPU. Here are the numbers from 0 up:
+# The matrix product that follows (`down`) can be done in 8-bit floating point, [**fp8**](#Glossary): with half the
+# bytes of bfloat16, and by AMD's data sheet at twice its rate. One bit is the sign, four are the exponent, three the
+# binary digits after the first: *e4m3*. Which number a byte means depends on the GPU. Here are the numbers from 0 up:
 
 # %%
 draw.fp8_line(torch.float8_e4m3fn, torch.float8_e4m3fnuz)
@@ -715,7 +716,7 @@ assert off["the row"] > 5 * off["each 128"]
 # %% [markdown]
 # A sixteenth is what rounding costs at most, as long as all three digits are there. One number of 2371 takes the range
 # for itself, and what is small falls among the lowest fp8 numbers, where the digits run out. With a scale for each
-# **group** of 128 neighbours the damage stays in one group of twelve. It costs one float32 for 128 bytes.
+# [**group**](#Glossary) of 128 neighbours the damage stays in one group of twelve. It costs one float32 for 128 bytes.
 #
 # And a block can be as long as a group, so a program needs no whole row. Then the quantisation fits into the kernel of
 # rung 3: load gate and up, activate, multiply, find the maximum of 128, divide, convert, store. Where does the scale of
@@ -967,9 +968,11 @@ print(prompt + wrong.text)
 #
 # ## What to read next
 #
-# Do the exercises in [`exercises/03_fused_activations.ipynb`](../exercises/03_fused_activations.ipynb): SiLU (3.1),
-# SwiGLU (3.2), four activations in one kernel (3.3), a quantiser to repair (3.4), dropout in both directions (3.5), and
-# SwiGLU with 8-bit groups (3.6).
+# - The exercises: [`exercises/03_fused_activations.ipynb`](../exercises/03_fused_activations.ipynb). SiLU (3.1), SwiGLU
+#   (3.2), four activations in one kernel (3.3), a quantiser to repair (3.4), dropout in both directions (3.5), and
+#   SwiGLU with 8-bit groups (3.6).
+# - The library's versions: `activations.py`, `dropout.py` and `quant.py` in [`course_kernels`](../course_kernels).
+# - [04 RoPE in every layout](04_rope.ipynb): what happens to queries and keys before attention.
 #
 # ### From formula to code
 #
@@ -990,7 +993,7 @@ print(prompt + wrong.text)
 #
 # ### Glossary
 #
-# - **gated activation**: half of a row goes through a curve and scales the other half
+# - **gated activation**, **gate**: half of a row, the gate, goes through a curve and scales the other half
 # - **SwiGLU**: a gated activation with SiLU; with GELU it is called GeGLU
 # - **transcendental instruction**: exponential, logarithm, reciprocal, root or sine in hardware; slower than others
 # - **constexpr switch**: an `if` on a value that is known while compiling; only one branch remains
@@ -998,6 +1001,8 @@ print(prompt + wrong.text)
 # - **heuristics**: constexprs that are computed from the other arguments at each launch
 # - **dropout**: setting random elements to zero during training, and scaling up the rest
 # - **Philox**, **seed**: a function from seed and counter to random numbers; the number that selects their sequence
-# - **fp8 flavours**: e4m3fn (up to 448) and e4m3fnuz (up to 240, MI300X), two readings of the same 8 bits
-# - **scale**: the number by which 8-bit values are multiplied to give the real ones; for a row or a group
+# - **fp8**, **fp8 flavours**: 8-bit floating point; e4m3fn (up to 448) and e4m3fnuz (up to 240, MI300X), two readings
+#   of the same 8 bits
+# - **scale**, **group**: the number by which 8-bit values are multiplied to give the real ones; the neighbours that
+#   share one
 # - **autotuning**: measuring several configurations at the first launch, and keeping the fastest

@@ -6,7 +6,7 @@
 # numbers. The arithmetic is three operations for each number. All the difficulty is in *which* number: which is its
 # partner, which angle is its angle, and where in memory it lies.
 #
-# You need lesson 02: rows, fusing, float32 inside. It takes about 40 minutes, without the exercises.
+# You need lesson 02: rows, fusing, float32 inside. It takes about 45 minutes, without the exercises.
 #
 # **In doing so, you will learn**
 #
@@ -63,8 +63,8 @@ print("calls      ", llm.count_calls()["split_qkv_rope"], "in each forward pass"
 #
 # Here is the operation as people write it in PyTorch.
 #
-# **Predict.** For each token 960 numbers must be read, 960 written, and a row of both tables read. How many times these
-# bytes does PyTorch move?
+# **Predict.** For each token 960 numbers must be read, 960 written, and a row of cosines and one of sines read. How
+# many times these bytes does PyTorch move?
 
 
 # %% tags=["nbval-ignore-output"]
@@ -416,7 +416,7 @@ draw.token_layouts([4, 2, 3])
 #   [**cu_seqlens**](#Glossary), *cumulative sequence lengths*. Servers do this, since no two requests are equally long.
 #
 # A program must know **where** its token lies, and at **which position** it stands. Keep these apart, and one kernel
-# does everything. Strides say where it lies. A tensor of [**positions**](#Glossary), with strides of its own, says at
+# does everything. Strides say where it lies. A [**tensor of positions**](#Glossary), with strides of its own, says at
 # which position it stands:
 
 
@@ -517,8 +517,8 @@ print("token 7 alone, offset 7:", torch.allclose(last, sliced[7:]))
 # Some models turn only some elements of a head, and leave the others to carry what has no position: [**partial
 # rotary**](#Glossary). GPT-NeoX turns the *first* quarter, DeepSeek's heads end with the part that turns. Three things
 # change. `D // 2` becomes half of the turned part, in the pairs and in the tables. The tables' exponents are divided by
-# the turned width. And the rest must be copied, unless the kernel works in place. Here the course's kernel leaves the
-# first 8 of 24 elements as they are:
+# the turned width. And the rest must be copied, unless the kernel writes over its input. Here the course's kernel
+# leaves the first 8 of 24 elements as they are:
 
 # %%
 heads24 = torch.eye(24).expand(2, 1, 24, 24).contiguous()
@@ -853,7 +853,8 @@ print("same tokens:", triton_rope.tokens == pytorch.tokens)
 #   (4.2), neighbours as pairs (4.3), an in-place kernel to repair (4.4), cut and turn at once (4.5), packed sequences
 #   with partial rotary (4.6).
 # - The library's version: [`course_kernels/rope.py`](../course_kernels/rope.py), this lesson in one kernel.
-# - Lesson 06 computes the scores. Lesson 07 writes keys into a cache; there the rotation is fused with the store.
+# - [05 Matmul](05_matmul.ipynb): the product that made the queries and keys. (Lesson 06 computes their scores. Lesson
+#   07 writes the keys into a cache, and fuses the rotation with that.)
 #
 # ### From formula to code
 #
@@ -885,7 +886,7 @@ print("same tokens:", triton_rope.tokens == pytorch.tokens)
 # - **grouped-query attention** (GQA): several heads of queries share one of keys and values; **MHA**: none is shared
 # - **bshd**, **sbhd**, **thd**: the order of the dimensions batch, sequence, heads, D; t is tokens of all sequences
 # - **cu_seqlens**: where each packed sequence begins, and behind the last one where it ends
-# - **positions**: for each token, its row of the tables
+# - **tensor of positions**: for each token, its row of the tables
 # - **offset**: a number added to all positions of a sequence
 # - **partial rotary**: only some elements of a head turn
 # - **in place**: the result is written over the input

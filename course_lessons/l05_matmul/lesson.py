@@ -5,7 +5,7 @@
 # arrived. A product of matrices is different: it uses each number many times, and GPUs have special units for it.
 # Nearly all arithmetic of a language model happens there.
 #
-# You need lessons 01 to 03: program, tile, mask, reduction, LDS, autotuning. It takes about 40 minutes, without the
+# You need lessons 01 to 03: program, tile, mask, reduction, LDS, autotuning. It takes about 50 minutes, without the
 # exercises.
 #
 # **In doing so, you will learn**
@@ -249,7 +249,7 @@ for name, run in (("outer products", by_hand), ("tl.dot", by_dot)):
 assert by_hand.instructions > 10 * by_dot.instructions and by_dot.by_kind["matrix"] == 32
 
 # %% [markdown]
-# 32 instructions do the work of thousands. Each [SIMD](02_rmsnorm.ipynb#Glossary) has a [**matrix unit**](#Glossary)
+# 32 instructions do the work of thousands. Each [SIMD](01_vector_add.ipynb#Glossary) has a [**matrix unit**](#Glossary)
 # besides its ordinary circuits (the data sheet of the MI300X counts 1216, four for each compute unit). AMD calls its
 # instructions [**MFMA**](#Glossary) (matrix fused multiply-add) on Instinct and [**WMMA**](#Glossary) (wave matrix
 # multiply-accumulate) on Radeon. One of them takes a small tile of $A$ and one of $B$, spread over the registers of
@@ -454,8 +454,8 @@ assert strips[1].partition("M")[0].count("G") == 4 < strips[2].partition("M")[0]
 # %% [markdown]
 # **Look.** Above, each GGGG is followed by writes of what it loaded, so everybody waits for memory, four times. Below,
 # the Gs of the *next* step come before the Ms of this one or among them, and their w after most of these. While the
-# matrix unit works, the data travel. This is [**pipelining**](#Glossary), and `num_stages` is how many steps are under
-# way at the same time. The compiler rearranges the loop.
+# matrix unit works, the data travel. This is [**pipelining**](#Glossary), and `num_stages` is how many steps, or
+# [**stages**](#Glossary), are under way at the same time. The compiler rearranges the loop.
 #
 # An MI350 goes further. Look for the w:
 
@@ -742,8 +742,8 @@ for size in dict.fromkeys(figure.size for figure in search.measurements):
 # %% [markdown]
 # **Look.** No: three shapes, three winners. The worst is 9 to 27 times slower than the best, and you can tell why
 # without a clock. A tile of 128 x 256 on 4 warps of 32 lanes has 256 sums for each lane, and an NVIDIA lane has 255
-# registers. They [spill](02_rmsnorm.ipynb#Glossary). And the middle of the list is about 1.5 to 3 times slower than the
-# best: a tile taken from somewhere else is a bad guess.
+# registers. They [spill](01_vector_add.ipynb#Glossary). And the middle of the list is about 1.5 to 3 times slower than
+# the best: a tile taken from somewhere else is a bad guess.
 #
 # The last shape is telling in another way. 512 x 512 results are 16 tiles of 128 x 128, and 304 compute units would be
 # nearly idle. The cure is [**split-K**](#Glossary): cut each sum into parts, give each part a program, and add up the
@@ -868,7 +868,7 @@ standings
 # - the epilogue does not exist there, and saves a pass over a large $C$ (as in 5.5)
 # - the operands need work on their way in, such as 4-bit weights that must be unpacked
 # - the shape is odd and skinny, where libraries have gaps; then measure both
-# - the product is a part of something larger, as in attention, in the next lesson
+# - the product is a part of something larger, as in attention, in lesson 06
 #
 # If you have a GPU, measure yours:
 
@@ -932,6 +932,7 @@ print("same token:", my_tokens.tokens == expected.tokens[:1])
 #   [`course_kernels/conv2d.py`](../course_kernels/conv2d.py).
 # - AMD's *Matrix Instruction Calculator* prints the layout of every MFMA and WMMA instruction; the ROCm blog *Matrix
 #   cores of CDNA3 and CDNA4* explains them.
+# - [06 Online-softmax attention](06_attention.ipynb): two products with a softmax between them, in one kernel.
 #
 # ### From formula to code
 #

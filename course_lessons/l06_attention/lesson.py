@@ -6,7 +6,7 @@
 # a softmax that begins before it has seen its row, and corrects itself on the way.
 #
 # You need lesson 02 (reductions and their identities), lesson 04 (heads, queries, keys and values) and lesson 05 (tiles
-# and `tl.dot`). It takes about 40 minutes, without the exercises.
+# and `tl.dot`). It takes about 45 minutes, without the exercises.
 #
 # **In doing so, you will learn**
 #
@@ -33,8 +33,8 @@ llm = model.load(device="cpu")  # on the CPU, so that every launch below can be 
 #
 # [**Attention**](#Glossary) is the only place where one token of SmolLM2 learns of another. Each token asks with a
 # *query*, each token answers with a *key* and a *value*. How well query $i$ fits key $j$ is a number, the
-# [**score**](#Glossary). A token takes a weighted mean of all values: the larger the score, the larger the weight. Here
-# is what the attention of layer 1 gets while the model reads *What is the capital of France?*
+# [score](04_rope.ipynb#Glossary). A token takes a weighted mean of all values: the larger the score, the larger the
+# weight. Here is what the attention of layer 1 gets while the model reads *What is the capital of France?*
 
 # %%
 call = llm.activations("layers.1.attention")
@@ -91,7 +91,7 @@ for tokens in (37, 2048, 8192, 131072):
 
 # %% [markdown]
 # At 8192 tokens, the longest text that SmolLM2 takes by its configuration, the scores of one layer have 2.4 GB, and the
-# operations move such a matrix eight times: the first product writes it, scale, mask and softmax read and write it, the
+# operations move such a matrix eight times: the first product writes it, three more read and write it, the
 # last product reads it. At 131,072 tokens, the length of Llama 3.1, no single GPU holds them. Yet nobody wants the
 # scores. They are only a way from q, k and v to the result, and these take 50 MB in all at 8192 tokens.
 #
@@ -288,8 +288,8 @@ def run(kernel, q, k, v, block_m=16, block_n=16, **constants):
 
 # %% [markdown]
 # (`input_precision="ieee"` keeps all bits of float32, as in lesson 05. In the model's float32 it matters; in bfloat16
-# it changes nothing.) Every query sees every key for now; the causal mask comes in rung 5. Run it on the model's
-# tensors, and follow query 36, row 4 of the last tile:
+# it changes nothing.) Every query sees every key for now; that later ones are hidden comes in rung 5. Run it on the
+# model's tensors, and follow query 36, row 4 of the last tile:
 
 # %% tags=["nbval-ignore-output"]
 with trace(watch=["scores", "row_max", "row_sum"]) as launch:
@@ -838,8 +838,8 @@ reports["gfx942"]
 #
 # Like the matrix product, attention can be limited by arithmetic: two products of $2 S_q S_k D$ operations each, for
 # every head; the causal mask halves that. Here are the composed and the fused version under the
-# [roof](05_matmul.ipynb#Glossary) of an MI300X, in bfloat16, with 32 heads of 128, for 4096 tokens. The composed one
-# moves each matrix of pairs eight times, as counted at the beginning.
+# [roofline](05_matmul.ipynb#Glossary) of an MI300X, in bfloat16, with 32 heads of 128, for 4096 tokens. The composed
+# one moves each matrix of pairs eight times, as counted at the beginning.
 
 # %%
 tokens, heads, dim = 4096, 32, 128
@@ -982,7 +982,6 @@ print("same gradients:", [torch.allclose(x.grad, mine) for x, mine in zip(wide, 
 # ### Glossary
 #
 # - **attention**: each token takes a mean of the values of other tokens, weighted by how well its query fits their keys
-# - **score**: how well a query fits a key: their scalar product, divided by $\sqrt D$
 # - **softmax**: turns a row of scores into positive weights that add up to 1
 # - **online softmax**: a softmax that takes its row block by block and corrects what it has summed
 # - **running maximum**: the largest score so far

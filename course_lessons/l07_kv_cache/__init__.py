@@ -1,3 +1,3 @@
 """Decode: the KV cache, its pages, attention that reads them, and a whole step of the model on your kernels."""
 
-MINUTES = 40  # of reading, without the exercises
+MINUTES = 50  # of reading, without the exercises

@@ -5,7 +5,7 @@
 # it a memory, fill that memory and read it with kernels of your own, and then run the whole step that makes a token on
 # your kernels and the course's: everything that you have written so far meets here.
 #
-# You need lessons 02 (reductions), 04 (RoPE, heads) and 06 (online softmax). It takes about 40 minutes, without the
+# You need lessons 02 (reductions), 04 (RoPE, heads) and 06 (online softmax). It takes about 50 minutes, without the
 # exercises.
 #
 # **In doing so, you will learn**
@@ -80,8 +80,8 @@ draw.bytes_bar(
 
 # %% [markdown]
 # Short and alone, the weights are everything. Long and together, the cache is. A served model lives at the lower end of
-# this picture, which explains most of this lesson: fewer bytes in the cache (grouped heads, fp8, latents), no space in
-# it wasted (pages), and reading it at the speed of memory (the split).
+# this picture, which explains most of this lesson: fewer bytes in the cache (grouped heads, and rungs 7 and 8), no
+# space in it wasted (rung 3), and reading it at the speed of memory (rung 5).
 #
 # The other cost are launches. This is the model as one writes it in PyTorch; `F.scaled_dot_product_attention` is
 # PyTorch's own fused attention:
@@ -307,9 +307,9 @@ print(f"in pages of 16: {in_pages * token / 1e9:.1f} GB, in use: {used / in_page
 # %% [markdown]
 # Nearly all of it lies idle, and could have served other chats. Kwon and others found 20 to 38 % in use in the systems
 # of their time (*Efficient Memory Management for Large Language Model Serving with PagedAttention*, 2023), and proposed
-# what an operating system does: **pages**.
+# what an operating system does: [**pages**](#Glossary).
 #
-# - The cache is cut into [**pages**](#Glossary) of a few tokens, here 8. (vLLM calls a page a *block*. Triton's blocks
+# - The cache is cut into pages of a few tokens, here 8. (vLLM calls a page a *block*. Triton's blocks
 #   are something else, so this lesson says page; names like `block_table` are kept.)
 # - A place for one token is a [**slot**](#Glossary). Slot $s$ is place `s % 8` of page `s // 8`.
 # - A sequence gets a page when it needs one, any page that is free. Which pages it has, in order, stands in its row of
@@ -448,9 +448,9 @@ print(f"keys: {row.read:,} bytes read, {row.least_read:,} necessary")
 # Once. With a program for each query head it would have been three times; that is what grouped heads buy, *if* the
 # kernel makes use of it.
 #
-# The course's kernel does the two products with [`tl.dot`](05_matmul.ipynb#Glossary) instead of `tl.sum`. The matrix
-# units take 16 rows at least, so 13 of 16 rows are idle for SmolLM2. That is no loss: they have time, they wait for the
-# keys.
+# The course's kernel does the two products with `tl.dot` instead of `tl.sum`. The [matrix
+# units](05_matmul.ipynb#Glossary) take 16 rows at least, so 13 of 16 rows are idle for SmolLM2. That is no loss: they
+# have time, they wait for the keys.
 #
 # ## Rung 5: one sequence, many programs
 #
@@ -715,7 +715,7 @@ assert kernels == 274 and bound.seconds * 1e3 < 0.1 and 4.2e-6 < python < 1e-4
 # Python needs to ask for them, measured on the host of an NVIDIA H200. Engines therefore do two more things. They fuse
 # further, as you just saw. And they record a step once, as a *graph*, which the GPU replays without asking Python. A
 # graph has fixed shapes. If it was recorded for a batch of 4 and only two chats are left, two rows must be
-# [**padding**](#Glossary): rows that nobody asked for. Which brings us to the trap.
+# [**padding rows**](#Glossary): rows that nobody asked for. Which brings us to the trap.
 #
 # ## The trap: slot -1
 #
@@ -1123,9 +1123,9 @@ print("same tokens as PyTorch:", tokens == llm.generate(prompt, max_new_tokens=3
 # - **cache scale**: the one number by which all keys, or all values, of an fp8 cache are divided
 # - **split over the sequence**: several programs take a part of one sequence each; also Flash-Decoding
 # - **merge by LSE**: the mean of the parts' results, weighted by the sums under their softmaxes
-# - **multi-head latent attention (MLA)**: attention that keeps a latent vector of each token instead of keys and values
+# - **multi-head latent attention** (MLA): attention that keeps a latent vector of each token instead of keys and values
 # - **latent**: a short vector from which all heads make their keys and values
 # - **weight absorption**: multiplying the query by the weight that would have made the keys
-# - **padding**: rows of a batch of fixed size that belong to no token
+# - **padding row**: a row of a batch of fixed size that belongs to no token
 # - **launch overhead**: the time that starting a kernel takes, however little it does
 # - **backend**: which implementation a call takes, the kernel or the formula

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -10,7 +11,7 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from course_lab import build, check, lessons, mutants
+from course_lab import build, check, lessons, mutants, source
 from course_lab.build import learner, rules
 from course_lab.exercise import Exercise
 
@@ -46,6 +47,16 @@ def test_the_rules_are_kept(lesson):
 @pytest.mark.parametrize("lesson", LESSONS, ids=lambda lesson: lesson.name)
 def test_the_table_of_lessons_has_its_subject_and_time(lesson):
     assert lesson.subject and lesson.minutes
+
+
+@pytest.mark.parametrize("lesson", LESSONS, ids=lambda lesson: lesson.name)
+def test_the_reading_time_is_honest(lesson):
+    """A hundred words of prose take a minute, running and looking comes on top; the lesson says the same figure."""
+    text = "\n".join(cell.text for cell in source.read(lesson.file("lesson.py")) if cell.kind == "markdown")
+    body = re.sub(r"```.*?```", "", text.partition("### From formula to code")[0], flags=re.DOTALL)
+    at_least = len(body.split()) / 100
+    assert at_least <= lesson.minutes <= 1.5 * at_least
+    assert f"takes about {lesson.minutes} minutes" in " ".join(body.split())
 
 
 def test_the_notebooks_are_what_their_source_gives():
