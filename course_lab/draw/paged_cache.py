@@ -73,7 +73,7 @@ def paged_cache(
         kind, verb, rows, lengths = "store", "written", [], []
         expected = _by_mapping(launch.tensor(slot_mapping).flatten().tolist(), block_size)
     touched = _touched(launch, cache, kind, slot_dim)
-    title = f"{launch.name}: slots of {cache} that are {verb} ({num_blocks} blocks of {block_size})"
+    title = f"{launch.name}: slots of {cache} that are {verb} ({num_blocks} pages of {block_size})"
     canvas = svg.Canvas()
     canvas.text(10, 18, title, "b")
     bottom = _draw_table(canvas, rows, lengths, block_size) if rows else 30.0
@@ -94,7 +94,7 @@ def _by_table(rows: list[list[int]], lengths: list[int], block_size: int) -> dic
     for sequence, (blocks, length) in enumerate(zip(rows, lengths)):
         if length > len(blocks) * block_size:
             raise ValueError(
-                f"sequence {sequence} has {length} tokens, but {len(blocks)} blocks of {block_size} have room "
+                f"sequence {sequence} has {length} tokens, but {len(blocks)} pages of {block_size} have room "
                 f"for {len(blocks) * block_size}; was the length changed after the launch?"
             )
         for token in range(length):
@@ -140,7 +140,7 @@ def _draw_table(canvas: svg.Canvas, rows: list[list[int]], lengths: list[int], b
                 canvas.hatch(x, y, *size, "past the length: must not be used")
                 continue
             first = i * block_size
-            words = f"tokens {first} to {min(first + block_size, length) - 1} of sequence {sequence}: block {block}"
+            words = f"tokens {first} to {min(first + block_size, length) - 1} of sequence {sequence}: page {block}"
             canvas.box(x, y, *size, _colour(sequence), words, 0.4)
             canvas.text(x + _ENTRY / 2, y + 13, str(block), "c")
     return 52 + len(rows) * _ROW + 14
@@ -166,13 +166,13 @@ def _draw_blocks(
     for i, block in enumerate(shown):
         x = _LEFT + i // rows * (canvas.width - 10) / columns
         y = top + 16 + i % rows * _ROW
-        canvas.text(x, y + 13, f"block {block}", "" if block in used else "q")
+        canvas.text(x, y + 13, f"page {block}", "" if block in used else "q")
         for place in range(block_size):
             slot = block, place
             _draw_slot(canvas, x + 56 + place * wide, y, wide, slot, expected.get(slot, []), slot in touched, verb)
     bottom = top + 16 + rows * _ROW
     if len(shown) < num_blocks:
-        canvas.text(_LEFT, bottom + 12, f"and {num_blocks - len(shown)} more blocks", "q")
+        canvas.text(_LEFT, bottom + 12, f"and {num_blocks - len(shown)} more pages", "q")
         bottom += 16
     return bottom
 
@@ -180,7 +180,7 @@ def _draw_blocks(
 def _draw_slot(
     canvas: svg.Canvas, x: float, y: float, wide: float, slot: _Slot, tokens: list[_Token], touched: bool, verb: str
 ) -> None:
-    where = f"block {slot[0]}, slot {slot[1]}"
+    where = f"page {slot[0]}, place {slot[1]}"
     said = ", ".join(token.words for token in tokens) or "nobody's"
     words = f"{where}: {said}, {verb if touched else f'not {verb}'}"
     if touched != bool(tokens):
@@ -196,7 +196,7 @@ def _draw_slot(
 
 def _sequences(rows: list[list[int]], lengths: list[int], block_size: int) -> list[str]:
     return [
-        f"  sequence {i}: {length} tokens in blocks {', '.join(map(str, blocks[: _used(length, block_size)])) or '-'}"
+        f"  sequence {i}: {length} tokens in pages {', '.join(map(str, blocks[: _used(length, block_size)])) or '-'}"
         for i, (blocks, length) in enumerate(zip(rows, lengths))
     ]
 
@@ -206,6 +206,6 @@ def _faults(wrong: list[_Slot], expected: dict[_Slot, list[_Token]], verb: str) 
     for slot in wrong[:_MOST_FAULTS]:
         tokens = ", ".join(token.words for token in expected.get(slot, []))
         said = f"not {verb}, though {tokens} lies there" if tokens else f"{verb}, though no token lies there"
-        lines.append(f"  ! block {slot[0]}, slot {slot[1]}: {said}")
+        lines.append(f"  ! page {slot[0]}, place {slot[1]}: {said}")
     more = len(wrong) - _MOST_FAULTS
     return lines + ([f"  ! and {more} more slots"] if more > 0 else [])

@@ -249,7 +249,7 @@ def decode_kernel(
     d = tl.arange(0, D)
     q = tl.load(q_ptr + (sequence * QH + head) * D + d).to(tl.float32)
     length = tl.load(lens_ptr + sequence)
-    top, total, acc = -float("inf"), 0.0, tl.zeros((D,), tl.float32)
+    row_max, row_sum, acc = -float("inf"), 0.0, tl.zeros((D,), tl.float32)
     for start in range(0, length, BLOCK_N):
         j = start + tl.arange(0, BLOCK_N)
         exists = j < length
@@ -267,11 +267,11 @@ def decode_kernel(
         v = tl.load(v_cache_ptr + row, mask=exists[:, None], other=0.0).to(tl.float32)
         scores = tl.where(exists, tl.sum(k * q[None, :], axis=1) * scale, -float("inf"))
         ### END SOLUTION
-        new_top = tl.maximum(top, tl.max(scores, axis=0))
-        p, rescale = tl.exp2(scores - new_top), tl.exp2(top - new_top)
-        total, top = total * rescale + tl.sum(p, axis=0), new_top
+        new_max = tl.maximum(row_max, tl.max(scores, axis=0))
+        p, rescale = tl.exp2(scores - new_max), tl.exp2(row_max - new_max)
+        row_sum, row_max = row_sum * rescale + tl.sum(p, axis=0), new_max
         acc = acc * rescale + tl.sum(p[:, None] * v, axis=0)
-    o = acc / tl.where(total == 0.0, 1.0, total)
+    o = acc / tl.where(row_sum == 0.0, 1.0, row_sum)
     tl.store(o_ptr + (sequence * QH + head) * D + d, o.to(o_ptr.dtype.element_ty))
 
 

@@ -83,7 +83,7 @@ draw.bytes_bar(
 # this picture, which explains most of this lesson: fewer bytes in the cache (grouped heads, and rungs 7 and 8), no
 # space in it wasted (rung 3), and reading it at the speed of memory (rung 5).
 #
-# The other cost are launches. This is the model as one writes it in PyTorch; `F.scaled_dot_product_attention` is
+# The other cost is launches. This is the model as one writes it in PyTorch; `F.scaled_dot_product_attention` is
 # PyTorch's own fused attention:
 
 
@@ -392,7 +392,7 @@ def decode_kernel(
     length = tl.load(seq_lens_ptr + sequence)
     share = tl.cdiv(tl.cdiv(length, parts), BLOCK_N) * BLOCK_N
     acc = tl.zeros((BLOCK_H, D), tl.float32)
-    top, total = tl.full((BLOCK_H,), -float("inf"), tl.float32), tl.zeros((BLOCK_H,), tl.float32)
+    row_max, row_sum = tl.full((BLOCK_H,), -float("inf"), tl.float32), tl.zeros((BLOCK_H,), tl.float32)
     for start in range(part * share, tl.minimum((part + 1) * share, length), BLOCK_N):
         j = start + tl.arange(0, BLOCK_N)
         exists = j < length
@@ -402,16 +402,16 @@ def decode_kernel(
         v = tl.load(v_cache_ptr + row, mask=exists[:, None], other=0.0).to(tl.float32)
         scores = tl.sum(q[:, None, :] * k[None, :, :], axis=2) * scale
         scores = tl.where(exists[None, :], scores, -float("inf"))
-        new_top = tl.maximum(top, tl.max(scores, axis=1))
-        p, rescale = tl.exp2(scores - new_top[:, None]), tl.exp2(top - new_top)
-        total, top = total * rescale + tl.sum(p, axis=1), new_top
+        new_max = tl.maximum(row_max, tl.max(scores, axis=1))
+        p, rescale = tl.exp2(scores - new_max[:, None]), tl.exp2(row_max - new_max)
+        row_sum, row_max = row_sum * rescale + tl.sum(p, axis=1), new_max
         acc = acc * rescale[:, None] + tl.sum(p[:, :, None] * v[None, :, :], axis=1)
 
-    safe = tl.where(total == 0.0, 1.0, total)  # a part without a key: zeros, and -inf
+    safe = tl.where(row_sum == 0.0, 1.0, row_sum)  # a part without a key: zeros, and -inf
     out = head * parts + part
     o = (acc / safe[:, None]).to(o_ptr.dtype.element_ty)
     tl.store(o_ptr + out[:, None] * D + d[None, :], o, mask=mask_h[:, None])
-    tl.store(lse_ptr + out, top + tl.log2(safe), mask=mask_h)
+    tl.store(lse_ptr + out, row_max + tl.log2(safe), mask=mask_h)
 
 
 # %%
@@ -477,8 +477,8 @@ print(lse[:, 0].numpy().round(2))
 # Sequence 1 has 5 tokens, which is one block, so its other parts have no token: zeros, and an LSE of minus infinity.
 #
 # Which of the parts counts how much? Part $i$ divided by *its* sum $L_i$. The right divisor is the sum over all parts.
-# So the parts are a weighted mean, and the weights come from the LSE. This is the [**merge by LSE**](#Glossary), with
-# $l_i = \log_2 L_i$:
+# So the result is a weighted mean of the parts, and the weights come from the LSE. This is the [**merge by
+# LSE**](#Glossary), with $l_i = \log_2 L_i$:
 #
 # $$ o = \sum_i \frac{L_i}{\sum_j L_j} \, o_i = \sum_i \frac{2^{l_i - m}}{\sum_j 2^{l_j - m}} \, o_i, \qquad m = \max_j
 # l_j $$
@@ -570,7 +570,7 @@ draw.cache_lines(range(64), itemsize=16)
 # ## Rung 7: a cache of fp8
 #
 # At long contexts the cache is nearly all that is read. Half the bytes are nearly half the time: store
-# [fp8](03_fused_activations.ipynb#Glossary). A number has then 8 bits, with 3 after the leading one, and goes up to 448
+# [fp8](03_fused_activations.ipynb#Glossary). A number then has 8 bits, with 3 after the leading one, and goes up to 448
 # (e4m3fn). So it is stored as `round(x / scale)`, and multiplied by the scale when it is read.
 #
 # In lesson 03 each row had a scale of its own. Here there is one [**cache scale**](#Glossary) for all keys of a layer,
@@ -598,9 +598,9 @@ for name, x in (("keys", k15), ("values", v15)):
 
 # %% [markdown]
 # Two or three percent, which is what 3 bits after the leading one give. fp8 is a *floating*-point format, so a scale of
-# 1 happens to do here. The other two do not. A scale that is too small cuts off the large numbers. One that is far too
-# large pushes the small ones down to where fp8 has no exponents left. So scales are measured on real data, with some
-# room above.
+# 1 happens to do here. The third scale is too small and cuts off the large numbers: three quarters of the result are
+# lost. The last is far too large and pushes the small ones down to where fp8 has no exponents left. So scales are
+# measured on real data, with some room above.
 #
 # The course's kernel scales, clamps and rounds on the way into the cache, in the same launch:
 
@@ -748,7 +748,7 @@ print("the other slots of layer 2 untouched:", torch.equal(k_all[2, 4:17], befor
 
 # %% [markdown]
 # Looks right, and no guard complained. And yet some other chat now gives strange answers. **Before you read on:** which
-# element did the padding rows overwrite? Here is what changed:
+# row did the padding rows overwrite? Here is what changed:
 
 # %%
 for layer, slot in (k_all != before).any(-1).nonzero().tolist():
@@ -866,7 +866,7 @@ for name, order in (("in order", torch.arange(16).int().view(1, 16)), ("shuffled
 # compiles for both makers. "copy" moves as many bytes by a plain copy. First the update of the cache:
 
 # %% tags=["nbval-ignore-output"]
-updates = bench.stored("paged_kv_cache_update")
+updates = bench.stored("paged_kv_cache_update", *(f"Llama 3 8B, {tokens} tokens" for tokens in (1, 4096, 16384)))
 for size in ("Llama 3 8B, 1 tokens", "Llama 3 8B, 16384 tokens"):
     assert updates.find("eager", size).seconds > 8 * updates.find("ours", size).seconds
 updates
@@ -876,7 +876,8 @@ updates
 # you see bytes. Then attention over the cache:
 
 # %% tags=["nbval-ignore-output"]
-looks = bench.stored("paged_decode_attention")
+sizes = "batch 1, context 4096", "batch 64, context 4096", "batch 64, context 32768"
+looks = bench.stored("paged_decode_attention", *sizes)
 ours, copy = (looks.find(name, "batch 64, context 32768") for name in ("ours", "copy"))
 assert ours.seconds < copy.seconds and ours.bandwidth > 4e12
 looks
@@ -1053,7 +1054,7 @@ print("One, two, three," + llm.tokenizer.decode(tokens))
 print("same tokens as PyTorch:", tokens == [first, second])
 
 # %% [markdown]
-# That token was made by kernels: 30 layers, 134 million weights, every number of it. PyTorch only allocated memory and
+# That token was made by kernels: 30 layers, 135 million weights, every number of it. PyTorch only allocated memory and
 # kept the books: where the token goes, and which page is next. What did it cost?
 
 # %% tags=["nbval-ignore-output"]
@@ -1064,7 +1065,7 @@ print(f"kernels      {launched:8} {mine.bytes / 1e6:10.1f}")
 assert 274 <= launched <= 280 and mine.bytes < pytorch.bytes
 
 # %% [markdown]
-# A quarter of the launches, and the same bytes but for half a percent. (The 274 calls of the model became two launches
+# A quarter of the launches, and nearly the same bytes. (The 274 calls of the model became two launches
 # more, because top-k over 49152 numbers takes three.)
 #
 # Be honest about what this shows. In bytes you won nothing for a single short chat: the weights are what they are. You
@@ -1106,7 +1107,7 @@ print("same tokens as PyTorch:", tokens == llm.generate(prompt, max_new_tokens=3
 # | packed: number $d$ of a key | `cache_ptr + d // X * stride_piece + place * X + d % X` |
 # | fp8: $\mathrm{round}(x / s)$ | `tl.clamp(x / scale, -448.0, 448.0).to(cache_ptr.dtype.element_ty)` |
 # | part $i$ of $n$ of a sequence | `range(part * share, min((part + 1) * share, length), BLOCK_N)` |
-# | $l_i = \log_2 \sum 2^{s}$ | `top + tl.log2(total)`; no key: $-\infty$ |
+# | $l_i = \log_2 \sum 2^{s}$ | `row_max + tl.log2(row_sum)`; no key: $-\infty$ |
 # | $o = \sum_i 2^{l_i - m} o_i / \sum_i 2^{l_i - m}$ | `weight = tl.exp2(lse - tl.max(lse, axis=0))`, weighted mean |
 # | $q \cdot (W^\top c) = (W q) \cdot c$ | multiply the query by `w_uk`, look at the latents |
 #

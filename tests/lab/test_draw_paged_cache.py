@@ -16,7 +16,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 @pytest.fixture(scope="module")
 def decode():
-    """Two sequences of 11 and 4 tokens in blocks of 8."""
+    """Two sequences of 11 and 4 tokens in pages of 8."""
     cache = torch.zeros(6, 8, 1, 16)
     table, lengths = torch.tensor([[4, 1], [2, -1]], dtype=torch.int32), torch.tensor([11, 4], dtype=torch.int32)
     with trace() as launch:
@@ -52,13 +52,13 @@ def tips(picture):
 def test_tokens_lie_where_the_block_table_says(decode):
     picture = draw.paged_cache(decode)
     assert picture.text.splitlines() == [
-        "paged_decode_kernel: slots of k_cache_ptr that are read (6 blocks of 8)",
-        "  sequence 0: 11 tokens in blocks 4, 1",
-        "  sequence 1: 4 tokens in blocks 2",
+        "paged_decode_kernel: slots of k_cache_ptr that are read (6 pages of 8)",
+        "  sequence 0: 11 tokens in pages 4, 1",
+        "  sequence 1: 4 tokens in pages 2",
         "  read: 15 slots; expected: 15",
     ]
-    assert "block 1, slot 2: token 10 of sequence 0, read" in tips(picture)
-    assert "tokens 8 to 10 of sequence 0: block 1" in tips(picture)
+    assert "page 1, place 2: token 10 of sequence 0, read" in tips(picture)
+    assert "tokens 8 to 10 of sequence 0: page 1" in tips(picture)
     assert sum(", read" in tip for tip in tips(picture)) == 15
     assert "past the length: must not be used" in picture.svg and "#D55E00" not in picture.svg
 
@@ -66,7 +66,7 @@ def test_tokens_lie_where_the_block_table_says(decode):
 def test_a_kernel_that_reads_past_the_length_shows(decode, lengths):
     lengths[0] = 9  # the kernel was told 11
     picture = draw.paged_cache(decode)
-    assert "! block 1, slot 1: read, though no token lies there" in picture.text
+    assert "! page 1, place 1: read, though no token lies there" in picture.text
     assert sum("nobody's, read" in tip for tip in tips(picture)) == 2
     assert "read, though no token lies there" in picture.svg
 
@@ -75,7 +75,7 @@ def test_a_kernel_that_stops_early_shows(decode, lengths):
     lengths[1] = 7
     text = draw.paged_cache(decode).text
     assert "read: 15 slots; expected: 18" in text
-    assert "! block 2, slot 4: not read, though token 4 of sequence 1 lies there" in text
+    assert "! page 2, place 4: not read, though token 4 of sequence 1 lies there" in text
 
 
 def test_many_wrong_slots_are_counted(decode, lengths):
@@ -85,7 +85,7 @@ def test_many_wrong_slots_are_counted(decode, lengths):
 
 def test_a_length_beyond_the_blocks_is_refused(decode, lengths):
     lengths[0] = 17
-    with pytest.raises(ValueError, match="sequence 0 has 17 tokens, but 2 blocks of 8 have room for 16"):
+    with pytest.raises(ValueError, match="sequence 0 has 17 tokens, but 2 pages of 8 have room for 16"):
         draw.paged_cache(decode)
 
 
@@ -93,15 +93,15 @@ def test_a_length_beyond_the_blocks_is_refused(decode, lengths):
 def test_an_update_writes_the_slots_of_the_mapping(layout, slot_dim):
     picture = draw.paged_cache(update([8, -1, 47], layout), slot_mapping="slots_ptr", slot_dim=slot_dim)
     assert picture.text.splitlines()[1] == "  written: 2 slots; expected: 2"
-    assert "block 1, slot 0: token 0, written" in tips(picture)
-    assert "block 5, slot 7: token 2, written" in tips(picture)
+    assert "page 1, place 0: token 0, written" in tips(picture)
+    assert "page 5, place 7: token 2, written" in tips(picture)
 
 
 def test_sequences_may_share_a_block(decode):
     table = decode.tensor("block_table_ptr")
     before = table.clone()
     table[1, 0] = 4
-    assert "block 4, slot 3: token 3 of sequence 0, token 3 of sequence 1, read" in tips(draw.paged_cache(decode))
+    assert "page 4, place 3: token 3 of sequence 0, token 3 of sequence 1, read" in tips(draw.paged_cache(decode))
     table.copy_(before)
 
 
@@ -117,7 +117,7 @@ def test_everything_lies_inside_the_picture_however_large_the_cache():
         assert float(rect.get("x")) + float(rect.get("width")) <= float(root.get("width"))
         assert float(rect.get("y")) + float(rect.get("height")) <= float(root.get("height"))
     words = [text.text for text in root.iter(f"{SVG}text")]
-    assert {"block 0", "block 20", "block 40", "block 60"} <= set(words) and "and 48 more blocks" in words
+    assert {"page 0", "page 20", "page 40", "page 60"} <= set(words) and "and 48 more pages" in words
 
 
 def test_what_is_not_there_is_named(decode):
