@@ -28,7 +28,7 @@ def cases():
                 yield pytest.param(name, arch, dtype, marks=marks, id=f"{name}-{arch}-{str(dtype)[6:]}")
 
 
-@pytest.mark.parametrize(("name", "arch", "dtype"), cases())
+@pytest.mark.parametrize(("name", "arch", "dtype"), list(cases()))
 def test_agrees_with_the_reference(name, arch, dtype):
     assert survey.error(name, arch, dtype).worst <= WORST[dtype]
 
