@@ -158,7 +158,8 @@ def copy(x):
 
 # %% [markdown] exercise_header="1.4"
 # The first thing that a language model does with a token: look up its row in a table. SmolLM2 has 49152 rows of 576.
-# Which address to read is not known until the kernel runs: it stands in memory itself.
+# Which address to read is not known until the kernel runs: it stands in memory itself. (A load from a single address
+# gives a single number.)
 #
 # - **Inputs**: `x` of shape `(V, N)`, unit stride in the last dimension, rows perhaps further apart than `N`; `index`
 #   of shape `(T,)`, int64 or int32, every value from 0 to V − 1, repetitions allowed

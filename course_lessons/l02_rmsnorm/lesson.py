@@ -777,6 +777,7 @@ print("same tokens:", my_norms.tokens == pytorch.tokens)
 # | round once | `tl.store(y_ptr + ..., y.to(y_ptr.dtype.element_ty), mask=mask)` |
 # | one program for each row | `kernel[(rows,)](..., BLOCK=triton.next_power_of_2(N))` |
 # | a row longer than a block | `for start in range(0, N, BLOCK): cols = start + tl.arange(0, BLOCK)` |
+# | its partial sums, one for each place of the block | `squares = tl.zeros((BLOCK,), tl.float32)`, before the loop |
 # | many rows a program | `offs_m[:, None] * stride + offs_n[None, :]`, then `tl.sum(..., axis=1)` |
 #
 # ### Glossary

@@ -923,6 +923,11 @@ with llm.using(linear=with_kernel(mine)):
 print("same token:", my_tokens.tokens == expected.tokens[:1])
 
 # %% [markdown]
+# ### And backwards?
+#
+# The gradients of a product are products: $dA = dC \, B^\top$ and $dB = A^\top dC$. A transpose exchanges strides and
+# copies nothing, so your kernel computes both as it stands: `matmul(dc, b.T)` and `matmul(a.T, dc)`.
+#
 # ## What to read next
 #
 # - The exercises: [`exercises/05_matmul.ipynb`](../exercises/05_matmul.ipynb). One tile (5.1), matmul (5.2), a linear
