@@ -96,7 +96,8 @@ print(f"MI300X: from {ridge:.0f} on, arithmetic is the limit (in bfloat16)")
 #
 # ## Rung 1: one program, one result
 #
-# The simplest kernel is the reduction of lesson 02, over the product of a row and a column:
+# The simplest kernel is the [reduction](02_rmsnorm.ipynb#Glossary) of lesson 02, over the product of a row and a
+# column:
 
 
 # %%
@@ -425,7 +426,7 @@ for arch, dtype, side in cases:
 #
 # A load from memory takes long to arrive: the matrix unit could do much in that time. Let the simulator write down in
 # which order one wave does things: G a load from memory, S a store, w a write to LDS, r a read from it, M a matrix
-# instruction, | a barrier. Take four steps along $K$.
+# instruction, | a [barrier](02_rmsnorm.ipynb#Glossary). Take four steps along $K$.
 #
 # **Predict.** With `num_stages=1` the program does what you wrote: load, multiply, load, multiply. When does the matrix
 # unit wait?

@@ -107,8 +107,8 @@ for tokens in (37, 2048, 8192, 131072):
 # [accumulator](05_matmul.ipynb#Glossary). The one in the middle is the [**softmax**](#Glossary). It turns a row of
 # scores into weights that are positive and add up to 1. And it is in the way. $p_{ij}$ needs the sum over the *whole*
 # row, so no weight is known before the last key has been seen. The scores of 128 queries and 8192 keys would take 4 MB
-# of registers. A compute unit of an MI300X has 512 KB (four SIMDs with 512 registers for each of 64 lanes, 4 bytes
-# each).
+# of registers. A compute unit of an MI300X has 512 KB (four [SIMDs](01_vector_add.ipynb#Glossary) with 512 registers
+# for each of 64 lanes, 4 bytes each).
 #
 # In lesson 02 a row that was too long was walked twice. Here each walk means to compute all the scores again. Can it be
 # done in one? First the softmax alone, then one walk, then the two products around it.
@@ -128,8 +128,8 @@ torch.exp(torch.tensor([88.0, 89.0]))
 #
 # Now the largest exponent is 0. Nothing overflows, and the sum is at least 1, so nothing is divided by zero either.
 #
-# That makes two reductions over the row, a maximum and a sum. **Predict.** What must the idle lanes hold so that *both*
-# ignore them?
+# That makes two [reductions](02_rmsnorm.ipynb#Glossary) over the row, a maximum and a sum. **Predict.** What must the
+# idle lanes hold so that *both* ignore them?
 
 
 # %%
@@ -304,7 +304,7 @@ frames
 # one turn of the loop, in the registers of one program.
 #
 # Note the line with `tl.where`. The idle keys were loaded as 0, as a product wants them. But the score of a key of
-# zeros is 0, not $-\infty$. It is rung 1's trap again, and `other=` cannot help: the padding must be set *after* the
+# zeros is 0, not $-\infty$. It is rung 1's trap again, and `other=` cannot help: the $-\infty$ must be set *after* the
 # product.
 #
 # ### The bytes
@@ -395,8 +395,8 @@ assert powers.instructions > 0.15 * counted.instructions
 # %% [markdown]
 # A fifth of all instructions is the line with `tl.exp`, and `tl.exp2` needs about a fifth of that. (The line above it
 # will have its turn in rung 6.) Note the matrix instructions, which do the multiplying: they are few. (Each makes 2 ·
-# 16³ operations, for which a matrix unit needs 16 cycles at the peak of the data sheet.) The softmax around the
-# products is no small change, and this is why so much thought goes into it.
+# 16³ operations, for which a [matrix unit](05_matmul.ipynb#Glossary) needs 16 cycles at the peak of the data sheet.)
+# The softmax around the products is no small change, and this is why so much thought goes into it.
 #
 # ## Rung 5: causal, and the tiles that nobody needs
 #
@@ -577,7 +577,7 @@ assert counts[0] > 1.6 * counts[1] and counts[1] > 1.05 * counts[2]
 # numbers that were just computed with care, before they are used. The rule of this course is to round once, at the
 # store. Why break it here?
 #
-# Because `tl.dot` takes operands of *one* type, as the [matrix units](05_matmul.ipynb#Glossary) do. p is float32, v is
+# Because `tl.dot` takes operands of *one* type, as the matrix units do. p is float32, v is
 # bfloat16. So either p is rounded, or v is widened. The kernel of rung 3 can do both: hand it v as bfloat16, or as
 # float32. **Predict** what each GPU makes of the second product.
 
@@ -594,7 +594,7 @@ assert r.spills > 0 and len(r.matrix) == 1  # the last one: gfx1100, kept
 # %% [markdown]
 # **Look.** Kept, an MI300X multiplies P and V by `f32` instructions (32x32x**2**). Each takes in 2 keys, where a
 # bfloat16 one (32x32x**8**) takes 8. A Radeon RX 7900 has no matrix instruction for float32 at all. Half of its `wmma`
-# are gone, the product is done by ordinary multiplications, and registers spill.
+# are gone, the product is done by ordinary multiplications, and registers [spill](01_vector_add.ipynb#Glossary).
 #
 # And what does rounding cost in accuracy? The same bfloat16 inputs, both ways, against float64:
 

@@ -61,8 +61,9 @@ draw.roofline(points, "MI300X", unit="fp32 matrix")
 
 # %% [markdown]
 # With 100 tokens at once each weight that was read is used 100 times, and the model stands where the two roofs meet.
-# With one token it is used **once**: a multiplication and an addition for four bytes. The matrix units wait for memory.
-# Decode is memory-bound, so only bytes count, and launches. Which bytes?
+# With one token it is used **once**: a multiplication and an addition for four bytes. The [matrix
+# units](05_matmul.ipynb#Glossary) wait for memory. Decode is memory-bound, so only bytes count, and launches. Which
+# bytes?
 #
 # Weights are read once for a whole [**batch**](#Glossary), that is, for all sequences that are decoded together. The
 # cache is not shared: each sequence reads its own. In bfloat16:
@@ -655,9 +656,9 @@ many_keys, one_query = 2 * heads * depth * size * tokens, 2 * heads * depth * si
 print(f"the same scores; multiplications by w: {many_keys / 1e6:,.0f} million, or {one_query / 1e6:.1f} million")
 
 # %% [markdown]
-# RoPE would spoil it: a turned key is $R_j W_h^\top c_j$, and $R_j$, which differs from token to token, stands between
-# the two. So MLA gives position a part of its own. 64 further numbers of a token are turned and stored beside the
-# latent, and each query has 64 to meet them.
+# [RoPE](04_rope.ipynb#Glossary) would spoil it: a turned key is $R_j W_h^\top c_j$, and $R_j$, which differs from token
+# to token, stands between the two. So MLA gives position a part of its own. 64 further numbers of a token are turned
+# and stored beside the latent, and each query has 64 to meet them.
 #
 # Before attention can run, a step then has three small jobs: multiply each head's query by its weight, turn 64 numbers
 # of each query, and put latent and turned key into the cache. They need nothing of each other. As separate launches
