@@ -50,7 +50,8 @@ def gpu_of(tensor: torch.Tensor) -> Gpu:
     return _gpu(tensor.device.index) if tensor.is_cuda else _cpu_stands_for
 
 
-_cpu_stands_for = Gpu("gfx942", 304)
+_MI300X = Gpu("gfx942", 304)
+_cpu_stands_for = _MI300X
 
 
 @contextlib.contextmanager
@@ -62,6 +63,11 @@ def cpu_stands_for(gpu: Gpu) -> Iterator[None]:
         yield
     finally:
         _cpu_stands_for = before
+
+
+def cpu_is_simulated() -> bool:
+    """True inside `cpu_stands_for`: what is launched on CPU tensors runs as machine code, not on the interpreter."""
+    return _cpu_stands_for is not _MI300X
 
 
 @cache

@@ -55,11 +55,6 @@ def is_interpreting() -> bool:
     return _enabled or _ENV_INTERPRET
 
 
-def has_cpu_launcher() -> bool:
-    """True inside `cpu_launches_by`: launches on CPU tensors run, and not on the interpreter."""
-    return _cpu_launcher is not None
-
-
 def enable() -> None:
     """Interpret launches on CPU tensors, with the guard of `hooks`; calling it again does nothing.
 

@@ -33,5 +33,7 @@ def test_the_table_of_lessons_gives_time_and_difficulty(fake_source):
     row = pages.lesson_table([lessons.lesson("90")]).splitlines()[2]
     assert row.startswith("| [Doubling](notebooks/90_double.ipynb) | A lesson with two exercises |  |")
     assert row.endswith("| [2](exercises/90_double.ipynb), 15 min | ★ to ★★ |")
-    known = pages.lesson_table([lessons.lesson("02")])
-    assert known.endswith("| 40 min | [6](exercises/02_rmsnorm.ipynb), 90 min | ★ to ★★★ |")
+    known = lessons.lesson("02")
+    work = sum(exercise.minutes for exercise in known.exercises)
+    end = f"| {known.minutes} min | [6](exercises/02_rmsnorm.ipynb), {work} min | ★ to ★★★ |"
+    assert pages.lesson_table([known]).endswith(end)
