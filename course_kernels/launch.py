@@ -44,6 +44,16 @@ class Gpu:
         """Threads in a warp (AMD: wave)."""
         return 64 if self.arch.startswith("gfx9") else 32
 
+    @property
+    def is_amd(self) -> bool:
+        """An AMD GPU: their names begin with gfx."""
+        return self.arch.startswith("gfx")
+
+    @property
+    def is_nvidia(self) -> bool:
+        """An NVIDIA GPU: their names begin with sm_."""
+        return self.arch.startswith("sm_")
+
 
 def gpu_of(tensor: torch.Tensor) -> Gpu:
     """The GPU that holds the tensor; for a CPU tensor MI300X, so that the interpreter runs what that GPU would run."""
@@ -93,7 +103,7 @@ def few_rows(x: torch.Tensor) -> bool:
 
 def holds_row(x: torch.Tensor) -> bool:
     """Whether a kernel that reduces each row twice holds it whole: on NVIDIA not if a third of the lanes would idle."""
-    walks = _leaves_lanes_idle(x.shape[1]) and gpu_of(x).arch.startswith("sm_") and not few_rows(x)
+    walks = _leaves_lanes_idle(x.shape[1]) and gpu_of(x).is_nvidia and not few_rows(x)
     return x.shape[1] <= MAX_ROW and not walks
 
 
@@ -103,7 +113,7 @@ def _leaves_lanes_idle(cols: int) -> bool:
 
 def longest_held(x: torch.Tensor) -> int:
     """The longest row that a forward kernel without weights holds whole; NVIDIA's programs share more registers."""
-    return 4 * MAX_ROW if gpu_of(x).arch.startswith("sm_") else MAX_ROW
+    return 4 * MAX_ROW if gpu_of(x).is_nvidia else MAX_ROW
 
 
 def _warps(threads: int, gpu: Gpu) -> int:
@@ -121,7 +131,7 @@ def tiles(y: torch.Tensor) -> tuple[tuple[int], dict[str, int]]:
     The programs are numbered row by row of tiles: one axis, because the others end at 65535 on NVIDIA.
     """
     (rows, cols), gpu, tile, elements = y.shape, gpu_of(y), TILE, VECTOR_BYTES // 2
-    while gpu.arch.startswith("sm_") and tile > SMALLEST_TILE and rows * cols < 2 * tile * gpu.compute_units:
+    while gpu.is_nvidia and tile > SMALLEST_TILE and rows * cols < 2 * tile * gpu.compute_units:
         tile, elements = tile // 2, 4  # what counts is how soon a program is done, not how wide its loads are
     widths = [1 << i for i in range(6, tile.bit_length())]  # 64 neighbours or more: whole cache lines
     block_n = min(widths, key=lambda width: (_cdiv(cols, width) * width, -width))  # the fewest idle lanes
@@ -155,7 +165,7 @@ def head_tiles(
     A head comes in so many `loads`: two halves where they are pairs. Each thread has a whole vector of each.
     """
     gpu, block_d = gpu_of(x), _next_power_of_2(head_dim)
-    tile = 4 * TILE if gpu.arch.startswith("sm_") else TILE  # its programs hide less of each other's waiting
+    tile = 4 * TILE if gpu.is_nvidia else TILE  # its programs hide less of each other's waiting
     if batch * seq_len * heads * block_d < tile * PROGRAMS:
         tile = TILE
     block_h = min(_next_power_of_2(heads), max(tile // block_d, 1))
@@ -284,12 +294,11 @@ def matmul_tiles(a: torch.Tensor, rows: int, cols: int, depth: int) -> tuple[tup
     gpu, ((programs,), meta) = gpu_of(a), dot_tiles(a, rows, cols, depth)
     if rows > (FEW_ROWS_HOPPER if gpu.arch == "sm_90" else FEW_ROWS):
         return (programs, 1), meta
-    nvidia = gpu.arch.startswith("sm_")
     block_n = min(64, max(_next_power_of_2(cols), 16))
     programs = _cdiv(cols, block_n)
-    parts = min(_cdiv((1 if nvidia else 4) * gpu.compute_units, programs), _cdiv(depth, 256), MAX_PARTS)
+    parts = min(_cdiv((1 if gpu.is_nvidia else 4) * gpu.compute_units, programs), _cdiv(depth, 256), MAX_PARTS)
     meta |= {"BLOCK_M": max(_next_power_of_2(rows), 16), "BLOCK_N": block_n, "num_warps": _warps(128, gpu)}
-    return (programs, parts), meta | ({"num_stages": 4} if nvidia else {})
+    return (programs, parts), meta | ({"num_stages": 4} if gpu.is_nvidia else {})
 
 
 def sum_of_parts(c: torch.Tensor, parts: int) -> tuple[tuple[int], dict[str, int]]:
@@ -313,7 +322,7 @@ def dot_tiles(x: torch.Tensor, rows: int, cols: int, depth: int, batch: int = 1)
     programs, (block_m, block_n, threads) = next(
         (pair for pair in zip(counts, tiles) if pair[0] >= gpu.compute_units), (counts[-1], tiles[-1])
     )
-    stages = 2 if gpu.arch.startswith("gfx") else 3 if block_m * block_n > 64 * 64 else 4
+    stages = 2 if gpu.is_amd else 3 if block_m * block_n > 64 * 64 else 4
     meta = {
         "BLOCK_M": block_m,
         "BLOCK_N": block_n,
@@ -395,7 +404,7 @@ def _attention(
         "HEADS_AT_A_TIME": 8 if gpu.arch in ("gfx942", "gfx950") else 1,  # one for each die, beside its own cache
         "num_warps": _warps(threads, gpu),
         # AMD: of two products in a row no loads are pipelined. Elsewhere, as many as two programs' shared memory takes
-        "num_stages": 1 if gpu.arch.startswith("gfx") else 2 if block_d > 64 else 3,
+        "num_stages": 1 if gpu.is_amd else 2 if block_d > 64 else 3,
     }
     if gpu.arch.startswith("gfx9"):  # two waves a SIMD: one multiplies while the other takes exponentials
         meta |= {"waves_per_eu": 2, "matrix_instr_nonkdim": 16}
@@ -424,7 +433,7 @@ def paged_decode(q: torch.Tensor, kv_heads: int, tokens: int) -> tuple[tuple[int
         "BLOCK_N": block_n // 2 if radeon else block_n,
         "BLOCK_D": block_d,
         "num_warps": _warps(256 if gpu.wave == 64 else 128, gpu),
-        "num_stages": 1 if gpu.arch.startswith("gfx") else 2,
+        "num_stages": 1 if gpu.is_amd else 2,
     }
     return (programs, splits), meta
 
@@ -443,7 +452,7 @@ def _attention_tile(dtype: torch.dtype, block_d: int, gpu: Gpu) -> tuple[int, in
         return (128, 64, block_d, 256 if block_d <= 64 else 512) if block_d <= 128 else (64, 32, block_d, 256)
     if gpu.arch.startswith("gfx11"):
         return 128, 32 if block_d <= 64 else 16, min(block_d, 128), 256
-    if gpu.arch.startswith("gfx"):
+    if gpu.is_amd:
         return (128, 64, block_d, 256) if block_d <= 128 else (64, 32, block_d, 256)
     return 128, 64, block_d, 128 if block_d <= 128 else 256
 

@@ -35,13 +35,13 @@ def pages(root: Path = ROOT) -> Iterator[tuple[Path, str]]:
     readme = root / "README.md"
     if not readme.exists():
         return
-    text = readme.read_text(encoding="utf-8")
+    text, results = readme.read_text(encoding="utf-8"), survey.stored()
     here = [lesson for lesson in lessons.all() if lesson.is_built_in(root)]
     text = between("lessons", lesson_table(here), text)
-    text = between("simulator", survey.summary(survey.stored()), text)
+    text = between("simulator", survey.summary(results), text)
     yield readme, between("compat", compat.table(compat.stored()), text)
     if root.samefile(ROOT):
-        yield root / "docs" / "simulator.md", _SIMULATOR.format(table=survey.table(survey.stored()))
+        yield root / "docs" / "simulator.md", _SIMULATOR.format(table=survey.table(results))
 
 
 def lesson_table(of: list[Lesson]) -> str:
