@@ -36,7 +36,7 @@ test-full: test  ## also the slow tests
 
 test-simulator: setup  ## every kernel on every simulated GPU: errors, speed; minutes
 	$(PYTEST) -n 2 -m "slow or not slow" tests/lab/simulator
-	$(BIN)/python -m course_lab.simulator.survey
+	$(BIN)/python -m course_lab.bench.survey
 
 test-gpu: setup  ## the kernels' tests, slow ones too, on this machine's GPU
 	$(PYTEST) -n 8 --gpu -m "slow or not slow" tests/kernels --ignore=tests/kernels/test_amd_code.py

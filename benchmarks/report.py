@@ -8,11 +8,12 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from course_lab import bench, hardware
+from course_lab import bench
 from course_lab.bench import COPY
 from course_lab.bench.standings import RESULTS as STORED
 from course_lab.bench.standings import contenders
-from course_lab.hardware import format_seconds
+from gfxlab import hardware
+from gfxlab.hardware import format_seconds
 
 FOLDER = Path(__file__).parent
 README = FOLDER / "README.md"

@@ -12,7 +12,7 @@ else:
     from contextlib import nullcontext as _importing_kernels
 
     if _backend.dual_mode.env_interpret():  # a user's own TRITON_INTERPRET=1: numbers must be right there too
-        from course_kernels._triton import numerics as _numerics
+        from gfxlab.engine import numerics as _numerics
 
         _numerics.install()
 

@@ -18,7 +18,14 @@ try:
 except ImportError:  # no wheel for this platform, or not installed: everything runs on the reference
     triton = dual_mode = None
 else:
-    from course_kernels._triton import dual_mode
+    from course_kernels import launch
+    from gfxlab.engine import dual_mode, target
+
+    def _simulated_gpu() -> launch.Gpu | None:
+        simulated = target.simulated()
+        return launch.Gpu(simulated.arch, simulated.compute_units) if simulated else None
+
+    launch.simulated_gpu = _simulated_gpu
 
 CHOICES = ("auto", "triton", "torch")
 VARIABLE = "COURSE_KERNELS_BACKEND"

@@ -9,8 +9,7 @@ What a warp is depends on the machine: 64 threads on AMD's Instinct (gfx9), 32 o
 most 1024 threads, so at most 16 or 32 warps.
 """
 
-import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 
@@ -56,28 +55,18 @@ class Gpu:
 
 
 def gpu_of(tensor: torch.Tensor) -> Gpu:
-    """The GPU that holds the tensor; for a CPU tensor MI300X, so that the interpreter runs what that GPU would run."""
-    return _gpu(tensor.device.index) if tensor.is_cuda else _cpu_stands_for
+    """The GPU that holds the tensor; a tensor on the CPU is launched as on the GPU that it stands for."""
+    return _gpu(tensor.device.index) if tensor.is_cuda else simulated_gpu() or MI300X
 
 
-_MI300X = Gpu("gfx942", 304)
-_cpu_stands_for = _MI300X
+MI300X = Gpu("gfx942", 304)  # what the interpreter runs is what this GPU would run
 
 
-@contextlib.contextmanager
-def cpu_stands_for(gpu: Gpu) -> Iterator[None]:
-    """Inside the block, tensors on the CPU are launched as on this GPU: for its simulator."""
-    global _cpu_stands_for
-    before, _cpu_stands_for = _cpu_stands_for, gpu
-    try:
-        yield
-    finally:
-        _cpu_stands_for = before
+def _no_simulator() -> Gpu | None:
+    return None
 
 
-def cpu_is_simulated() -> bool:
-    """True inside `cpu_stands_for`: what is launched on CPU tensors runs as machine code, not on the interpreter."""
-    return _cpu_stands_for is not _MI300X
+simulated_gpu: Callable[[], Gpu | None] = _no_simulator  # the GPU that a simulator executes; `backend` connects one
 
 
 @cache

@@ -202,7 +202,7 @@ def runs_kernel(x: torch.Tensor, dtype: torch.dtype) -> bool:
     """As `uses_triton`, but the reference stands in for fnuz where Triton 3.6 or 3.7 interprets: those lack it."""
     if not uses_triton(x):
         return False
-    if x.is_cuda or launch.cpu_is_simulated() or dtype != torch.float8_e4m3fnuz:
+    if x.is_cuda or launch.simulated_gpu() or dtype != torch.float8_e4m3fnuz:
         return True
     return [*map(int, triton.__version__.split(".")[:2])] >= [3, 8]
 

@@ -1,34 +1,19 @@
-"""The instruments of the course. The first cell of every notebook imports this package.
+"""The classroom of the course. The first cell of every notebook imports this package.
 
 Importing it makes kernels launch on CPU tensors, and gives a notebook its magics (`%%exercise`, `%hint`, `%solution`).
 
-    from course_lab import amd_report, guard, my_kernel, progress, trace     # functions
-    from course_lab import bench, draw, engines, model                       # modules
+    from course_lab import my_kernel, progress     # functions
+    from course_lab import bench, model            # modules
 """
 
 import importlib
 import sys
-from types import ModuleType
-from typing import Any
 
 # Functions by the module that holds them: imported when a lesson asks for them.
 _FUNCTIONS = {
-    "amd_report": "course_lab.amd",
-    "guard": "course_kernels._triton.hooks",
     "my_kernel": "course_lab.check.magics",
-    "progress": "course_lab.progress",
-    "trace": "course_lab.trace",
+    "progress": "course_lab.record",
 }
-
-
-class _Package(ModuleType):
-    def __setattr__(self, name: str, value: Any) -> None:
-        """Whoever imports the module `course_lab.trace` puts it here under its name, which is its function's too."""
-        function = name in _FUNCTIONS and isinstance(value, ModuleType)
-        super().__setattr__(name, getattr(value, name) if function else value)
-
-
-sys.modules[__name__].__class__ = _Package
 
 
 def __getattr__(name: str):
@@ -54,7 +39,7 @@ except Exception as error:  # missing or broken: `course doctor` must still run
 
     warnings.warn(f"No kernel can run here: {error}. `python -m course_lab doctor` says what to do.", stacklevel=2)
 else:
-    from course_kernels._triton import dual_mode
+    import gfxlab
 
-    dual_mode.enable()
+    gfxlab.enable()
     _register_magics()

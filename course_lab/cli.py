@@ -11,9 +11,9 @@ import typer
 from rich.console import Console
 
 if TYPE_CHECKING:
-    from course_lab.exercise import Exercise
-    from course_lab.lessons import Lesson
-    from course_lab.trace import TracedLaunch
+    from course_lab.authoring.exercise import Exercise
+    from course_lab.authoring.lessons import Lesson
+    from gfxlab.tracing import TracedLaunch
 
 app = typer.Typer(
     help="Triton kernels on AMD GPUs: the tools of the course.",
@@ -49,9 +49,9 @@ def _stop(sentence: str) -> NoReturn:
 
 
 def _is_for_the_user(error: Exception) -> bool:
-    from course_lab.lessons import LessonError
+    from course_lab.authoring.lessons import LessonError
+    from course_lab.authoring.notebooks import NotebookError
     from course_lab.model import ModelUnavailable
-    from course_lab.notebooks import NotebookError
 
     return isinstance(error, LessonError | ModelUnavailable | NotebookError) or _is_of_a_launch(error)
 
@@ -59,17 +59,17 @@ def _is_for_the_user(error: Exception) -> bool:
 def _is_of_a_launch(error: Exception) -> bool:
     """True for what guard, compiler or simulator say about a kernel; without Triton there is none of them."""
     try:
-        from course_kernels._triton.hooks import OutOfBoundsError
-        from course_lab.amd import AmdError
-        from course_lab.simulator import SimulationError
-        from course_lab.simulator.script import ScriptError
+        from gfxlab.code import AmdError
+        from gfxlab.engine.hooks import OutOfBoundsError
+        from gfxlab.simulator import SimulationError
+        from gfxlab.simulator.show.script import ScriptError
     except ImportError:
         return False
     return isinstance(error, AmdError | OutOfBoundsError | SimulationError | ScriptError)
 
 
 def _known(arch: str) -> str:
-    from course_lab import hardware
+    from gfxlab import hardware
 
     if arch not in hardware.LIMITS:
         _stop(f"--arch {arch} is unknown: use one of {', '.join(hardware.LIMITS)}.")
@@ -92,8 +92,8 @@ def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print the findi
 @app.command()
 def check(numbers: Numbers = None) -> None:
     """Grade your answers in exercises/; exit status 1 when one is wrong."""
+    from course_lab.authoring.notebooks import answer_code
     from course_lab.check import grade
-    from course_lab.notebooks import answer_code
 
     reports = []
     for lesson, exercise in _chosen(numbers):
@@ -108,7 +108,7 @@ def check(numbers: Numbers = None) -> None:
 @app.command()
 def progress() -> None:
     """Show which exercises you have solved and tried."""
-    from course_lab.progress import progress
+    from course_lab.record import progress
 
     print(progress())
 
@@ -132,9 +132,9 @@ def amd(
     _known(arch)
     if not _is_number(target):
         return _amd_of_file(target, arch, against, listing, count)
-    from course_lab import lessons
+    from course_lab.authoring import lessons
+    from course_lab.authoring.notebooks import answer_code
     from course_lab.check.grading import amd_card
-    from course_lab.notebooks import answer_code
 
     ((lesson, exercise),) = _chosen([target])
     code = lessons.solution(target) if solution else answer_code(lesson.notebook("exercises"), target)
@@ -149,10 +149,10 @@ def _is_number(target: str) -> bool:
 
 
 def _amd_of_file(target: str, arch: str, against: str, listing: bool, count: bool) -> None:
-    from course_lab import hardware
-    from course_lab.amd import compare
-    from course_lab.amd.launched import launched
-    from course_lab.simulator import script
+    from gfxlab import hardware
+    from gfxlab.code import compare
+    from gfxlab.code.launched import launched
+    from gfxlab.simulator.show import script
 
     path, kernel = script.split(target)
     with launched() as found:
@@ -178,7 +178,7 @@ def report(
     tests: Annotated[bool, typer.Option(help="Run the tests that need a GPU, where there is one: minutes.")] = True,
 ) -> None:
     """Write one file on this machine, its GPU and how the course runs on it, for you to read and send."""
-    from course_lab import owner_report
+    from course_lab.doctor import owner_report
 
     output.write_text(owner_report.as_markdown(owner_report.collect(tests)), encoding="utf-8")
     print(f"Written: {output}. It names hardware and versions, and no user, host or path. Read it before you send it.")
@@ -193,7 +193,7 @@ def simulate(target: Target, arch: Arch = "gfx942") -> None:
     access out of bounds or an endless loop ends the run with a sentence. Exit status 1 when a launch did what it may
     not.
     """
-    from course_lab.simulator import script
+    from gfxlab.simulator.show import script
 
     runs = script.runs(target, _known(arch))
     print("\n\n".join(map(str, runs)))
@@ -210,8 +210,8 @@ def trace(
     For the first launch of each kernel: bytes against the least possible, elements that two programs store, elements
     that none stores. An access out of bounds ends the run with a sentence.
     """
-    from course_lab.simulator import script
-    from course_lab.trace import trace as tracing
+    from gfxlab.simulator.show import script
+    from gfxlab.tracing import trace as tracing
 
     path, kernel = script.split(target)
     with tracing() as recorded:
@@ -251,7 +251,7 @@ def step(
     at: Annotated[int | None, typer.Option(help="Show this one step with all its registers.")] = None,
 ) -> None:
     """Follow one wave through the machine code of a kernel that FILE launches, step by step."""
-    from course_lab.simulator import script
+    from gfxlab.simulator.show import script
 
     options = {"program": _numbers(program), "wave": wave, "by": by}
     try:
@@ -278,7 +278,7 @@ def build(
     force: Annotated[bool, typer.Option(help="Execute even where no code has changed.")] = False,
 ) -> None:
     """Build notebooks/, exercises/ and solutions/ from course_lessons/; your answers stay."""
-    from course_lab.build import build
+    from course_lab.authoring.build import build
 
     report = build(lesson, check=only_check, force=force, say=print)
     print(report)
@@ -288,7 +288,7 @@ def build(
 @app.command()
 def mutants(numbers: Numbers = None) -> None:
     """Prove the checks: grade every wrong kernel of the lessons; exit status 1 when one gets by."""
-    from course_lab.mutants import kill_table
+    from course_lab.authoring.mutants import kill_table
 
     table = kill_table([exercise.number for _, exercise in _chosen(numbers)])
     print(table)
@@ -305,7 +305,7 @@ def fetch() -> None:
 
 def _chosen(numbers: list[str] | None) -> Iterator[tuple[Lesson, Exercise]]:
     """The lessons and exercises that were asked for: "2.1" is one, "2" is all of lesson 2, nothing is all."""
-    from course_lab import lessons
+    from course_lab.authoring import lessons
 
     every = [(lesson, exercise) for lesson in lessons.all() for exercise in lesson.exercises]
     for number in numbers or [None]:

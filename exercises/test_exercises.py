@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from course_lab import check, lessons
-from course_lab.notebooks import NotebookError, answer_code
+from course_lab import check
+from course_lab.authoring import lessons
+from course_lab.authoring.notebooks import NotebookError, answer_code
 
 TARGET = os.environ.get("COURSE_TARGET", "exercises")
 FOLDER = Path(__file__).resolve().parent.parent / TARGET

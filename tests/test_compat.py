@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from course_lab.build import compat as shown
+from course_lab.authoring.build import compat as shown
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "scripts"))

@@ -6,9 +6,9 @@ import json
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from course_lab import style
 from course_lab.bench.machine import Machine
-from course_lab.hardware import format_bytes, format_seconds
+from gfxlab import style
+from gfxlab.hardware import format_bytes, format_seconds
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ from pathlib import Path
 import torch
 import triton
 
-from course_kernels._triton import dual_mode
-from course_lab import engines
+from gfxlab import engines
+from gfxlab.engine import dual_mode
 
 
 class NothingToTime(RuntimeError):

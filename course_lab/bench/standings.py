@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from course_lab import style
 from course_lab.bench.figures import Measurement, Results
-from course_lab.hardware import format_seconds
+from gfxlab import style
+from gfxlab.hardware import format_seconds
 
 OURS, COPY = "ours", "copy"  # contenders: the course's kernel, and a plain copy of as many bytes
 RESULTS = Path(__file__).resolve().parents[2] / "benchmarks" / "results"

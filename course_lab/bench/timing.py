@@ -9,9 +9,9 @@ from functools import cache
 import torch
 import triton
 
-from course_kernels._triton import hooks
 from course_lab.bench.figures import Measurement
 from course_lab.bench.machine import NothingToTime, refuse_without_gpu
+from gfxlab.engine import hooks
 
 COPY_BYTES = 1 << 30  # read and written by the copy that measures the bandwidth
 

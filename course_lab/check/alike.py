@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from course_lab import sandbox
+from course_lab.authoring.exercise import Exercise
 from course_lab.check.sentences import ALIKE, Diagnosis
 from course_lab.check.verdict import CaseRun, close, compare, numbers
-from course_lab.exercise import Exercise
+from gfxlab import sandbox
 
 VAGUE = frozenset(
     {"unknown", "constant-factor", "row-factor", "half-accumulation"}

@@ -13,12 +13,12 @@ from typing import Any
 
 import torch
 
-from course_kernels._triton import dual_mode, hooks
-from course_lab import sandbox
 from course_lab.check import answer, guard
 from course_lab.check.evidence import Evidence
-from course_lab.simulator import SimulationError, using
-from course_lab.trace import TracedLaunch
+from gfxlab import sandbox
+from gfxlab.engine import dual_mode, hooks
+from gfxlab.simulator import SimulationError, using
+from gfxlab.tracing import TracedLaunch
 
 CASE_MARK = "\x1e"  # printed before each case, so that the parent can tell which case printed what
 

@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from course_kernels._triton.hooks import format_program
+from course_lab.authoring.exercise import Exercise
 from course_lab.check import answer
 from course_lab.check.sentences import Diagnosis, diagnosis, plain_exception
 from course_lab.check.verdict import CaseRun, close, fresh, numbers
-from course_lab.exercise import Exercise
+from gfxlab.engine.hooks import format_program
 
 
 @dataclass

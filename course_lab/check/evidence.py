@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from course_kernels._triton import hooks
+from gfxlab.engine import hooks
 
 _MAX_FAULTS = 20
 

@@ -16,14 +16,14 @@ from typing import Any
 
 import torch
 
-from course_lab import engines, sandbox
+from course_lab.authoring.exercise import Exercise
 from course_lab.check import alike, answer, instruments, simulated
 from course_lab.check.child import CASE_MARK
 from course_lab.check.diagnosis import Facts, diagnose, from_end, own_line
 from course_lab.check.report import Card, CaseResult, ExerciseFailed, Report, case_result, excerpt, shorten, shown_error
 from course_lab.check.sentences import Diagnosis, diagnosis, plain_exception
 from course_lab.check.verdict import CaseRun, fresh
-from course_lab.exercise import Exercise
+from gfxlab import engines, sandbox
 
 _RUN_CASES = "course_lab.check.child:run_cases"
 _MEMORY = 2 << 30  # beyond what torch and triton hold
@@ -64,7 +64,7 @@ def grade(
         progress_bar: show one, on the error stream, when the check takes longer than a second.
     """
     if isinstance(exercise, str):
-        from course_lab import lessons
+        from course_lab.authoring import lessons
 
         stub = lessons.stub(exercise) if stub is None else stub
         solution = lessons.solution(exercise) if solution is None else solution
@@ -82,8 +82,8 @@ def grade(
 
 def _mistakes(number: str) -> list[tuple[str, str]]:
     """Diagnosis and code of each mutant of an exercise; none where a lesson has no usable ones."""
-    from course_lab import lessons
-    from course_lab.mutants import MutantError, apply
+    from course_lab.authoring import lessons
+    from course_lab.authoring.mutants import MutantError, apply
 
     with contextlib.suppress(lessons.LessonError, MutantError):
         solution = lessons.solution(number)

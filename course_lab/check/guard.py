@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch.overrides import TorchFunctionMode
 
-from course_lab import transport
+from gfxlab import transport
 
 MARGIN = 1 << 18  # elements on either side: a stray store must not reach the next tensor
 _INTEGER = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}

@@ -14,11 +14,11 @@ from typing import Any
 
 import torch
 
-from course_lab import sandbox, style
-from course_lab.amd import AmdError, AmdReport, regressions
-from course_lab.amd.card import cards_of
 from course_lab.check.report import Card
 from course_lab.check.verdict import CaseRun
+from gfxlab import sandbox, style
+from gfxlab.code import AmdError, AmdReport, regressions
+from gfxlab.code.card import cards_of
 
 _SECONDS = 20.0  # a large unrolled kernel takes the compiler a while
 _MEMORY = 2 << 30

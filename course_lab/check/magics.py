@@ -15,11 +15,12 @@ from IPython.core.error import UsageError
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.display import Code, display
 
-from course_lab import lessons, sandbox, source
+from course_lab.authoring import lessons, source
+from course_lab.authoring.exercise import Exercise
 from course_lab.check import answer, grading
 from course_lab.check.report import ExerciseFailed, Report
-from course_lab.exercise import Exercise
-from course_lab.progress import history, record
+from course_lab.record import history, record
+from gfxlab import sandbox
 
 ATTEMPTS_BEFORE_SOLUTION = 3
 
@@ -48,7 +49,7 @@ def register(shell: InteractiveShell) -> None:
 
 
 def _amd_cell(shell: InteractiveShell, line: str, cell: str) -> None:
-    from course_lab.amd.magic import amd_cell  # not before it is used: it imports the compiler
+    from gfxlab.code.magic import amd_cell  # not before it is used: it imports the compiler
 
     amd_cell(shell, line, cell)
 

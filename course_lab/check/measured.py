@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from course_kernels._triton import dual_mode, hooks
-from course_lab import draw
-from course_lab.amd import AmdError
 from course_lab.check import answer, child
-from course_lab.draw.layout import exists
-from course_lab.trace import TracedLaunch, trace
+from gfxlab import draw
+from gfxlab.code import AmdError
+from gfxlab.draw.layout import exists
+from gfxlab.engine import dual_mode, hooks
+from gfxlab.tracing import TracedLaunch, trace
 
 _MOST_FRAMES = 8  # of a picture with steps
 
@@ -24,7 +24,7 @@ _MOST_FRAMES = 8  # of a picture with steps
 def measure(payload: dict[str, Any]) -> dict[str, Any]:
     """Run the answer on the one case of `payload` (see `child.run_cases`) and say how well it did.
 
-    payload: as for a check, and "arch" to compile for, "picture" (the name of a function of `course_lab.draw`, or "").
+    payload: as for a check, and "arch" to compile for, "picture" (the name of a function of `gfxlab.draw`, or "").
 
     Returns:
         {"launches": how many, "moved" and "least": bytes of the whole call, "waste": sentences, "blind": why nothing

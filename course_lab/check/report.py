@@ -8,10 +8,10 @@ from html import escape
 
 import numpy as np
 
-from course_kernels._triton.hooks import format_program
 from course_lab.check.diagnosis import output_name
 from course_lab.check.sentences import Diagnosis
 from course_lab.check.verdict import CaseRun
+from gfxlab.engine.hooks import format_program
 
 _MARKS = {"passed": "✓", "failed": "✗", "not-run": "–"}
 _VERDICTS = {"passed": "right", "failed": "not right yet", "not-attempted": "not attempted yet"}

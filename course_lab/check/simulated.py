@@ -13,11 +13,11 @@ from typing import Any
 
 import torch
 
-from course_lab import sandbox
-from course_lab.amd.card import cards_of
 from course_lab.check import answer
 from course_lab.check.sentences import Diagnosis, diagnosis
 from course_lab.check.verdict import CaseRun
+from gfxlab import sandbox
+from gfxlab.code.card import cards_of
 
 ARCH = "gfx942"
 _SECONDS = 10.0

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from course_lab import transport
-from course_lab.exercise import Case
-from course_lab.sandbox import Outcome
+from course_lab.authoring.exercise import Case
+from gfxlab import transport
+from gfxlab.sandbox import Outcome
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ def triton() -> dict[str, str]:
 
 def gpu() -> dict[str, Any] | None:
     """The GPU that PyTorch sees, in the fields of engines.Gpu; None without one."""
-    from course_lab import engines
+    from gfxlab import engines
 
     found = engines.gpu()
     return vars(found) if found else None
@@ -38,9 +38,9 @@ def kernel() -> dict[str, Any]:
     import torch
 
     from course_kernels import use_backend, vector_add
-    from course_kernels._triton import dual_mode
     from course_kernels.vector_add import vector_add_kernel
-    from course_lab import engines
+    from gfxlab import engines
+    from gfxlab.engine import dual_mode
 
     x = torch.arange(1000.0, device=engines.device())
     with use_backend("triton"):

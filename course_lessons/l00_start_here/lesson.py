@@ -24,7 +24,8 @@ import triton
 import triton.language as tl
 
 import course_lab
-from course_lab import amd_report, bench, check, engines, hardware, model, progress, simulator, trace
+from course_lab import bench, check, model, progress
+from gfxlab import amd_report, engines, hardware, simulator, trace
 
 print(engines.describe())
 

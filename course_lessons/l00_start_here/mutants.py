@@ -1,6 +1,6 @@
 """Wrong answers to the exercises of lesson 00, each with the diagnosis that it must get."""
 
-from course_lab.exercise import Mutant
+from course_lab.authoring.exercise import Mutant
 
 _STORE = "tl.store(y_ptr + offs, 2 * x, mask=mask)"
 _PID = "offs = pid * BLOCK + tl.arange(0, BLOCK)"

@@ -3,7 +3,7 @@
 import torch
 
 from course_kernels import reference
-from course_lab.exercise import Case, Exercise, Suspect
+from course_lab.authoring.exercise import Case, Exercise, Suspect
 
 _EXACT = "one operation, rounded once: the result is exact"
 

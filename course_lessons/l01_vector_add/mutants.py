@@ -1,6 +1,6 @@
 """Wrong answers to the exercises of lesson 01, each with the diagnosis that it must get."""
 
-from course_lab.exercise import Mutant
+from course_lab.authoring.exercise import Mutant
 
 _WIDE = ".to(tl.float32)"
 _X = "tl.load(x_ptr + offs, mask=mask, other=0.0)"

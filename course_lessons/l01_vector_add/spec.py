@@ -6,7 +6,7 @@ import torch
 from torch import Generator, Tensor
 
 from course_kernels import reference
-from course_lab.exercise import Case, Exercise, Suspect
+from course_lab.authoring.exercise import Case, Exercise, Suspect
 
 # A copy, and one addition that is rounded once, have exactly one right result.
 _EXACT = {"atol": 0.0, "rtol": 0.0, "why": "one rounding at most: there is exactly one right result"}

@@ -22,7 +22,9 @@ import triton.language as tl
 import course_kernels
 import course_lab
 from course_kernels import reference
-from course_lab import amd_report, bench, draw, eager, engines, hardware, model, my_kernel, simulator, trace
+from course_lab import bench, model, my_kernel
+from gfxlab import amd_report, draw, engines, hardware, simulator, trace
+from gfxlab.tracing import eager
 
 llm = model.load(device="cpu")  # on the CPU, so that every launch below can be watched
 

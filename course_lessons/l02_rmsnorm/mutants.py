@@ -1,6 +1,6 @@
 """Wrong answers to the exercises of lesson 02, each with the diagnosis that it must get."""
 
-from course_lab.exercise import Mutant
+from course_lab.authoring.exercise import Mutant
 
 _LOAD_X = "tl.load(x_ptr + row * stride_xm + cols, mask=mask, other=0.0)"
 _LOAD_W = "tl.load(w_ptr + cols, mask=mask, other=0.0)"

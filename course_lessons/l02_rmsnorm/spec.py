@@ -6,7 +6,7 @@ import torch
 from torch import Generator, Tensor
 
 from course_kernels import reference
-from course_lab.exercise import Case, Exercise, Suspect
+from course_lab.authoring.exercise import Case, Exercise, Suspect
 
 # Everything is computed in float32 and rounded once. Two results that differ by one unit in the last place differ by
 # 2^-7 (bfloat16) or 2^-10 (float16) of the value; in float32 the order of the additions costs a few units of 2^-23.

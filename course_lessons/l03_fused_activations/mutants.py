@@ -1,6 +1,6 @@
 """Wrong answers to the exercises of lesson 03, each with the diagnosis that it must get."""
 
-from course_lab.exercise import Mutant
+from course_lab.authoring.exercise import Mutant
 
 _WIDEN = ".to(tl.float32)"
 _STORE_MASK = ".element_ty), mask=mask)"

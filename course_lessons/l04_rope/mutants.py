@@ -1,6 +1,6 @@
 """Wrong answers to the exercises of lesson 04, each with the diagnosis that it must get."""
 
-from course_lab.exercise import Mutant
+from course_lab.authoring.exercise import Mutant
 
 _A = "a * cos - b * sin"
 _B = "b * cos + a * sin"

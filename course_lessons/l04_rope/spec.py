@@ -8,7 +8,7 @@ from torch import Generator, Tensor
 
 from course_kernels import reference
 from course_kernels.rope import rope_tables
-from course_lab.exercise import Case, Exercise, Suspect
+from course_lab.authoring.exercise import Case, Exercise, Suspect
 
 # A rotation adds two products of float32 and is rounded once. Its result is no longer than the pair was, about 4 here.
 _FLOAT32 = {"atol": 1e-5, "rtol": 1e-5, "why": "two products and a sum in float32 are off by less than 1e-6"}

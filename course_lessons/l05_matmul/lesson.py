@@ -23,7 +23,9 @@ import triton.language as tl
 
 import course_kernels
 import course_lab
-from course_lab import amd_report, bench, draw, eager, engines, hardware, model, my_kernel, simulator, trace
+from course_lab import bench, model, my_kernel
+from gfxlab import amd_report, draw, engines, hardware, simulator, trace
+from gfxlab.tracing import eager
 
 llm = model.load(device="cpu")  # on the CPU, so that every launch below can be watched
 generator = torch.Generator().manual_seed(0)
@@ -474,7 +476,7 @@ assert "M" in mi350
 # **Predict**: how many stages of 128 x 128 x 64 in bfloat16 fit into the 64 KiB of LDS of an MI300X?
 
 # %% tags=["nbval-ignore-output"]
-from course_lab.amd import AmdLimitError
+from gfxlab.code import AmdLimitError
 
 large = arguments(torch.empty(4096, 4096).bfloat16(), torch.empty(4096, 4096).bfloat16().T)
 for num_stages in (1, 2, 3, 4):

@@ -1,6 +1,6 @@
 """Wrong answers to the exercises of lesson 05, each with the diagnosis that it must get."""
 
-from course_lab.exercise import Mutant
+from course_lab.authoring.exercise import Mutant
 
 _IEEE = ', input_precision="ieee"'
 _MASK_A, _MASK_B = "mask=(offs_m < M) & (k_a < K)", "mask=(k_b < K) & (offs_n < N)"

@@ -6,7 +6,7 @@ import torch
 from torch import Generator, Tensor
 
 from course_kernels import reference
-from course_lab.exercise import Case, Exercise, Suspect
+from course_lab.authoring.exercise import Case, Exercise, Suspect
 
 # Sums are in float32 and rounded once. Where terms cancel, the error of a sum is that of its largest partial sum, hence
 # the absolute part: a few units of 2^-23 of about 16. xf32 keeps 10 bits of each operand and is off by 1e-2.

@@ -1,6 +1,6 @@
 """Wrong answers to the exercises of lesson 06, each with the diagnosis that it must get."""
 
-from course_lab.exercise import Mutant
+from course_lab.authoring.exercise import Mutant
 
 _MASKED = 'scores = tl.where(mask_n, scores, -float("inf"))'
 _RESCALED = "acc * rescale[:, None]"

@@ -6,7 +6,7 @@ import torch
 from torch import Generator, Tensor
 
 from course_kernels import reference
-from course_lab.exercise import Case, Exercise, Suspect
+from course_lab.authoring.exercise import Case, Exercise, Suspect
 
 # Rounded once: one unit in the last place is 2^-10 (float16) or 2^-7 (bfloat16) of the value. In attention the weights
 # are rounded as well, as operand of the second product.

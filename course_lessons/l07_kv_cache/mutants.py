@@ -1,6 +1,6 @@
 """Wrong answers to the exercises of lesson 07, each with the diagnosis that it must get."""
 
-from course_lab.exercise import Mutant
+from course_lab.authoring.exercise import Mutant
 
 _TURN = "a, b = a * cos - b * sin, b * cos + a * sin"
 _WEIGHT = 'tl.exp2(lse - tl.where(top == -float("inf"), 0.0, top))'

@@ -6,7 +6,7 @@ import torch
 from torch import Generator, Tensor
 
 from course_kernels import reference
-from course_lab.exercise import Case, Exercise, Suspect
+from course_lab.authoring.exercise import Case, Exercise, Suspect
 
 _EXACT = {"atol": 0.0, "rtol": 0.0, "why": "numbers are moved, not computed"}
 _TURNED = {"atol": 1e-5, "rtol": 1e-5, "why": "two products and a sum in float32"}

@@ -16,7 +16,7 @@ from triton.runtime.interpreter import InterpretedFunction
 from triton.runtime.jit import JITFunction
 
 from course_kernels import fp8_dtype, launch
-from course_kernels._triton import dual_mode
+from gfxlab.engine import dual_mode
 
 
 @pytest.fixture

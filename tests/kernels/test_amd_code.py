@@ -9,7 +9,7 @@ from amd_table import MATRIX, fact
 from kernel_testing import DTYPES, short
 
 from course_kernels import launch
-from course_kernels._triton import dual_mode
+from gfxlab.engine import dual_mode
 
 pytestmark = pytest.mark.skipif(dual_mode.env_interpret(), reason="TRITON_INTERPRET=1 cannot compile")
 

@@ -8,7 +8,7 @@ import torch
 
 import course_kernels
 from course_kernels import backend
-from course_kernels._triton import dual_mode
+from gfxlab.engine import dual_mode
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from kernel_testing import assert_close
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import course_kernels as ck
-from course_kernels._triton import hooks
+from gfxlab.engine import hooks
 
 ABOUT_THE_PACKAGE = {"current_backend", "fp8_dtype", "info", "modules", "set_backend", "use_backend"}
 

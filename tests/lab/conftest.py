@@ -13,7 +13,7 @@ import nbformat
 import pytest
 from nbformat import NotebookNode
 
-from course_lab import build, lessons, source
+from course_lab.authoring import build, lessons, source
 
 LESSON = "90_double"
 SOURCE = Path(__file__).parent / "fake_lessons"

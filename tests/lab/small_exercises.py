@@ -2,7 +2,7 @@
 
 import torch
 
-from course_lab.exercise import Case, Exercise, Suspect
+from course_lab.authoring.exercise import Case, Exercise, Suspect
 
 HINTS = ("What is asked?", "Where does it go?", "y = ...")
 

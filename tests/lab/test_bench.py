@@ -10,9 +10,10 @@ import pytest
 import torch
 
 import course_lab  # noqa: F401  makes launches on CPU tensors possible
-from course_kernels._triton import dual_mode
-from course_lab import bench, engines
+from course_lab import bench
 from course_lab.bench import standings, timing
+from gfxlab import engines
+from gfxlab.engine import dual_mode
 
 MACHINE = bench.Machine("Test GPU", "gfx942", "hip", "2.13", "3.9", "7.2", "3.11", "2026-01-01")
 

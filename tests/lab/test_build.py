@@ -10,8 +10,8 @@ import pytest
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_output
 
-from course_lab.build import builder, files, outputs
-from course_lab.build.learner import ORPHANS
+from course_lab.authoring.build import builder, files, outputs
+from course_lab.authoring.build.learner import ORPHANS
 
 FOLDERS = ("notebooks", "exercises", "solutions")
 ANSWER = "%%exercise 90.1\ndef double(x):\n    return x + x  # mine"

@@ -8,10 +8,10 @@ import pytest
 import torch
 from small_exercises import COPY, DOUBLE, DOUBLE_SOLUTION, DOUBLE_STUB, IN_PLACE, IN_PLACE_SOLUTION, SOLUTIONS
 
-from course_lab import sandbox
+from course_lab.authoring.exercise import Case, Exercise
 from course_lab.check import ExerciseFailed, Report, grade, grading
-from course_lab.engines import Gpu
-from course_lab.exercise import Case, Exercise
+from gfxlab import sandbox
+from gfxlab.engines import Gpu
 
 
 def edited(*edits: tuple[str, str], exercise: Exercise = DOUBLE) -> str:

@@ -5,9 +5,10 @@ from dataclasses import replace
 import pytest
 from small_exercises import DOUBLE, DOUBLE_SOLUTION, IN_PLACE, IN_PLACE_SOLUTION, ROW_SUM, ROW_SUM_SOLUTION
 
-from course_lab import lessons, sandbox
+from course_lab.authoring import lessons
+from course_lab.authoring.exercise import Mutant, Suspect
 from course_lab.check import alike, grade
-from course_lab.exercise import Mutant, Suspect
+from gfxlab import sandbox
 
 
 def wrong(*edits: tuple[str, str]) -> str:

@@ -4,9 +4,9 @@ import pytest
 import torch
 from small_exercises import COPY, COPY_SOLUTION, DOUBLE, LARGEST, ROW_SUM, SOLUTIONS
 
+from course_lab.authoring.exercise import Case, Exercise
 from course_lab.check import grade
 from course_lab.check.sentences import SENTENCES, plain_exception
-from course_lab.exercise import Case, Exercise
 
 MISTAKES = [  # exercise, edits of its solution, the code to be reported, words of the sentence
     (DOUBLE, [("x * 2, mask=mask", "x * 2")], "missing-store-mask", "stores past the end of y_ptr, in line 6"),

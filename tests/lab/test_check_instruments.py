@@ -19,12 +19,12 @@ from small_exercises import (
 )
 
 from course_kernels import matmul
-from course_lab import sandbox
-from course_lab.amd import compiler
+from course_lab.authoring.exercise import Case
 from course_lab.check import grade, instruments, measured
 from course_lab.check.grading import make_runs
-from course_lab.exercise import Case
-from course_lab.trace import trace
+from gfxlab import sandbox
+from gfxlab.code import compiler
+from gfxlab.tracing import trace
 
 
 def card(exercise, code, solution=None):

@@ -6,10 +6,10 @@ import pytest
 import torch
 from small_exercises import DOUBLE, DOUBLE_SOLUTION, HINTS, vector
 
-from course_lab import sandbox
+from course_lab.authoring.exercise import Case, Exercise
 from course_lab.check import child, grade, simulated
-from course_lab.exercise import Case, Exercise
-from course_lab.simulator import IllegalAccess, SimulationError, UnknownInstruction
+from gfxlab import sandbox
+from gfxlab.simulator import IllegalAccess, SimulationError, UnknownInstruction
 
 RUNNING_SUM = Exercise(
     "91.8",

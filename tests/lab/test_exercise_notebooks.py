@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from nbformat.v4 import new_code_cell, new_output
 
-from course_lab.notebooks import NotebookError, answer_code
+from course_lab.authoring.notebooks import NotebookError, answer_code
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 

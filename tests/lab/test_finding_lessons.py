@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from course_lab import lessons
-from course_lab.lessons import LessonError
+from course_lab.authoring import lessons
+from course_lab.authoring.lessons import LessonError
 
 
 def test_an_instructors_own_lesson_is_found(fake_source):

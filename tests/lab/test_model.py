@@ -14,10 +14,10 @@ import pytest
 import torch
 
 import course_kernels
-from course_kernels._triton import hooks
 from course_lab import model
 from course_lab.model import bar, operations, weights
 from course_lab.model.loading import halves_from_pairs
+from gfxlab.engine import hooks
 
 HERE = Path(__file__).parent
 PINNED = json.loads((HERE / "smollm2_tokens.json").read_text())["records"]

@@ -3,8 +3,8 @@
 import pytest
 from small_exercises import DOUBLE, DOUBLE_SOLUTION
 
-from course_lab import lessons, mutants
-from course_lab.exercise import Mutant
+from course_lab.authoring import lessons, mutants
+from course_lab.authoring.exercise import Mutant
 
 GOOD = Mutant("factor", (("x * 2", "x * 3"),), "constant-factor")
 MISLABELLED = Mutant("no mask", (("x * 2, mask=mask", "x * 2"),), "missing-other")

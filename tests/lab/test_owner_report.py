@@ -11,7 +11,9 @@ import sys
 
 import pytest
 
-from course_lab import bench, cli, doctor, engines, hardware, owner_report
+from course_lab import bench, cli, doctor
+from course_lab.doctor import owner_report
+from gfxlab import engines, hardware
 
 GPU = engines.Gpu("AMD Radeon RX 9070 XT", "gfx1201", "hip", 32)
 MACHINE = bench.Machine(GPU.name, GPU.arch, "hip", "2.13", "3.9", "7.2", "3.11", "2026-01-01")

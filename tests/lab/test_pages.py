@@ -1,8 +1,8 @@
 """Pages made from stored results."""
 
-from course_lab import lessons
-from course_lab.build import pages
-from course_lab.simulator import survey
+from course_lab.authoring import lessons
+from course_lab.authoring.build import pages
+from course_lab.bench import survey
 
 
 def test_the_pages_of_the_repository_agree_with_the_results():

@@ -7,7 +7,7 @@ import warnings
 import pytest
 from small_exercises import COPY, DOUBLE
 
-from course_lab.progress import events, history, home, progress, record
+from course_lab.record import events, history, home, progress, record
 
 
 def attempt(number: str, status: str, answer: str, **more) -> None:
@@ -77,7 +77,7 @@ class FakeLesson:
 
 
 def test_the_table_shows_each_lesson(course_home, monkeypatch):
-    from course_lab import lessons
+    from course_lab.authoring import lessons
 
     monkeypatch.setattr(lessons, "all", lambda: [FakeLesson("00_start"), FakeLesson("91_small", DOUBLE, COPY)])
     attempt(DOUBLE.number, "passed", "a")

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from course_lab import lessons, source
-from course_lab.lessons import Lesson
+from course_lab.authoring import lessons, source
+from course_lab.authoring.lessons import Lesson
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 LESSONS = {lesson.name: lesson for lesson in lessons.all() if lesson.is_built_in(REPOSITORY)}

@@ -11,9 +11,10 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from course_lab import build, check, lessons, mutants, source
-from course_lab.build import learner, rules
-from course_lab.exercise import Exercise
+from course_lab import check
+from course_lab.authoring import build, lessons, mutants, source
+from course_lab.authoring.build import learner, rules
+from course_lab.authoring.exercise import Exercise
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 LESSONS = [lesson for lesson in lessons.all() if lesson.is_built_in(REPOSITORY)]

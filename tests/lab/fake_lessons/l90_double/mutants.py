@@ -1,6 +1,6 @@
 """Wrong answers to the exercises on doubling."""
 
-from course_lab.exercise import Mutant
+from course_lab.authoring.exercise import Mutant
 
 _GRID = "triton.cdiv(x.numel(), 128)"
 

@@ -2,7 +2,7 @@
 
 import torch
 
-from course_lab.exercise import Case, Exercise
+from course_lab.authoring.exercise import Case, Exercise
 
 MINIMUM_EXERCISES = 2
 _CASES = (

@@ -1,0 +1,85 @@
+"""Put a lesson's cells together: the lesson's notebook, the exercises and their solutions, none of them executed."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Callable, Iterable
+
+from nbformat import NotebookNode
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
+
+from course_lab.authoring import source
+from course_lab.authoring.lessons import Lesson
+
+NOT_COMPARED = "nbval-ignore-output"
+KERNEL = {
+    "kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"},
+    "language_info": {"name": "python"},
+}
+
+
+def lesson_notebook(lesson: Lesson) -> NotebookNode:
+    """Return the notebook of lesson.py, without outputs."""
+    cells = source.read(lesson.file("lesson.py"))
+    for cell in cells:
+        if cell.exercise or cell.header:
+            raise source.SourceError(f"{cell.place}: exercises belong into exercises.py.")
+    return notebook(lesson, (_cell(cell, cell.text) for cell in cells))
+
+
+def exercise_notebook(lesson: Lesson) -> NotebookNode:
+    """Return the learner's notebook: stubs in the answer cells."""
+    cells = [cell for cell in source.read(lesson.file("exercises.py")) if source.SOLUTION_ONLY not in cell.tags]
+    return notebook(lesson, (_exercise_cell(lesson, cell, lambda answer: answer.stub) for cell in cells))
+
+
+def solution_notebook(lesson: Lesson) -> NotebookNode:
+    """Return the same notebook solved, with the explanations that are tagged solution-only."""
+    cells = source.read(lesson.file("exercises.py"))
+    return notebook(lesson, (_exercise_cell(lesson, cell, lambda answer: answer.solution) for cell in cells))
+
+
+def notebook(lesson: Lesson, cells: Iterable[NotebookNode]) -> NotebookNode:
+    """Return a notebook of `cells`, each with its content's id."""
+    cells = list(cells)
+    seen: Counter[tuple[str, str]] = Counter()
+    for cell in cells:
+        content = (cell.cell_type, cell.source)
+        cell.id = content_id(*content, seen[content])
+        seen[content] += 1
+    metadata = {**KERNEL, "course": {"lesson": lesson.name}}
+    return new_notebook(cells=cells, metadata=metadata, nbformat_minor=5)
+
+
+def content_id(kind: str, text: str, occurrence: int = 0) -> str:
+    """Return the id of the cell with this content, `occurrence` counting equal cells before it."""
+    return hashlib.sha256(f"{kind}\0{text}\0{occurrence}".encode()).hexdigest()[:12]
+
+
+def _exercise_cell(lesson: Lesson, cell: source.Cell, face: Callable[[source.Answer], str]) -> NotebookNode:
+    if cell.header:
+        return _cell(cell, f"{header(lesson, cell.header)}\n\n{cell.text}".strip())
+    if cell.exercise is None:
+        return _cell(cell, cell.text)
+    answer = lesson.answers[cell.exercise]
+    node = _cell(cell, source.with_magic(cell.exercise, face(answer)), extra_tags=[NOT_COMPARED])
+    node.metadata.course = {"exercise": cell.exercise, "stub": source.fingerprint(answer.stub)}
+    return node
+
+
+def header(lesson: Lesson, number: str) -> str:
+    """Return the heading of an exercise from its spec: number, title, stars and time."""
+    for exercise in lesson.exercises:
+        if exercise.number == number:
+            stars = "★" * exercise.stars + "☆" * (3 - exercise.stars)
+            return f"## Exercise {number}: {exercise.title}\n\n{stars} · about {exercise.minutes} minutes"
+    raise source.SourceError(f"Lesson {lesson.name} writes a statement of exercise {number}, which spec.py lacks.")
+
+
+def _cell(cell: source.Cell, text: str, extra_tags: Iterable[str] = ()) -> NotebookNode:
+    node = new_markdown_cell(text) if cell.kind == "markdown" else new_code_cell(text)
+    tags = [*cell.tags, *(tag for tag in extra_tags if tag not in cell.tags)]
+    if tags:
+        node.metadata.tags = tags
+    return node

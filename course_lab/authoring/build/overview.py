@@ -1,0 +1,46 @@
+"""The README of a folder of lessons: how a lesson is laid out, and which wrong answers are proven to be rejected."""
+
+from __future__ import annotations
+
+from course_lab.authoring.lessons import Lesson
+
+MARK = "<!-- Written by `course build`. Edit the lessons' spec.py and mutants.py instead. -->"
+_TEXT = """\
+# The lessons' source
+
+A lesson is a package that registers in the entry-point group `course_lab.authoring.lessons` under its notebook's name:
+
+| file | holds | becomes |
+|---|---|---|
+| `lesson.py` | the lesson, as py:percent cells | `notebooks/NN_topic.ipynb`, executed |
+| `exercises.py` | statements and answer cells, stub and solution in one | `exercises/NN_topic.ipynb` (stubs) and \
+`solutions/NN_topic.ipynb` (solved, executed) |
+| `spec.py` | `EXERCISES`: number, title, stars, reference, named cases, hints | the headers, and what a check runs |
+| `mutants.py` | `MUTANTS`: wrong answers, each with the diagnosis it must get | the table below |
+
+`make lessons` builds the notebooks and this page; the tests fail when they don't agree. CONTRIBUTING.md shows how to
+add a lesson, an exercise or a mutant.
+
+## Wrong answers, and what the check says of them
+
+Each mutant is its exercise's solution with one mistake in it. The tests prove that each is rejected with the
+diagnosis shown here.
+"""
+
+
+def overview(lessons: list[Lesson]) -> str:
+    """Return the page for `lessons`, which share a folder."""
+    return "\n".join([MARK, _TEXT, *(_section(lesson) for lesson in lessons if lesson.exercises)])
+
+
+def _section(lesson: Lesson) -> str:
+    rows = [
+        f"| {exercise.number} {_cell(exercise.title)} | {_cell(mutant.name)} | `{mutant.diagnosis}` |"
+        for exercise in lesson.exercises
+        for mutant in lesson.mutants.get(exercise.number, ())
+    ]
+    return "\n".join([f"### {lesson.name}", "", "| exercise | mutant | diagnosis |", "|---|---|---|", *rows, ""])
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")

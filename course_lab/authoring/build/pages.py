@@ -1,0 +1,68 @@
+"""Pages of the repository that are made from stored results, whole or between two marks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import course_lab
+from course_lab.authoring import lessons
+from course_lab.authoring.build import compat
+from course_lab.authoring.lessons import Lesson
+from course_lab.bench import survey
+
+ROOT = Path(course_lab.__file__).parent.parent
+_BEGIN, _END = "<!-- {name}: written by `course build` -->", "<!-- {name}: end -->"
+_SIMULATOR = """\
+<!-- Written by `course build` from course_lab/bench/survey.json; `make test-simulator` measures it. -->
+# The simulator, kernel by kernel
+
+Each case runs machine code that Triton's compiler makes for the GPU, on the CPU, and is compared with the PyTorch
+reference. Errors are the largest |got - expected| / (1 + |expected|) of all targets and all results, gradients
+included, in units of the dtype's last place at 1. The last column compares processor time on one core with Triton's
+interpreter, in bfloat16 for gfx942, where the launch has 64 programs or more.
+
+{table}
+
+A launch that needs what the simulator does not have stops with the instruction, its source line and the file to add it
+to. Missing today: division in float64, matrix instructions of 6-bit and 4-bit floats and WMMA with 16-bit results.
+Attention gains least over the interpreter: there each tile is one call of a BLAS, here thousands of small products.
+"""
+
+
+def pages(root: Path = ROOT) -> Iterator[tuple[Path, str]]:
+    """Every such page below `root` and the text that it must have; none where there is no README."""
+    readme = root / "README.md"
+    if not readme.exists():
+        return
+    text, results = readme.read_text(encoding="utf-8"), survey.stored()
+    here = [lesson for lesson in lessons.all() if lesson.is_built_in(root)]
+    text = between("lessons", lesson_table(here), text)
+    text = between("simulator", survey.summary(results), text)
+    yield readme, between("compat", compat.table(compat.stored()), text)
+    if root.samefile(ROOT):
+        yield root / "docs" / "simulator.md", _SIMULATOR.format(table=survey.table(results))
+
+
+def lesson_table(of: list[Lesson]) -> str:
+    """Markdown: title, subject, time and exercises of each lesson."""
+    rows = ["| lesson | what it teaches | reading | exercises | difficulty |", "|---|---|---|---|---|"]
+    for lesson in of:
+        stars = [exercise.stars for exercise in lesson.exercises] or [0]
+        minutes = sum(exercise.minutes for exercise in lesson.exercises)
+        work = f"[{len(lesson.exercises)}](exercises/{lesson.name}.ipynb), {minutes} min" if minutes else ""
+        span = " to ".join("★" * count for count in sorted({min(stars), max(stars)}))
+        reading = f"{lesson.minutes} min" if lesson.minutes else ""
+        rows.append(
+            f"| [{lesson.title}](notebooks/{lesson.name}.ipynb) | {lesson.subject} | {reading} | {work} | {span} |"
+        )
+    return "\n".join(rows)
+
+
+def between(name: str, block: str, text: str) -> str:
+    """`text` with what stands between the marks called `name` replaced; unchanged where there are no such marks."""
+    begin, end = _BEGIN.format(name=name), _END.format(name=name)
+    before, found, rest = text.partition(begin)
+    if not found or end not in rest:
+        return text
+    return f"{before}{begin}\n{block}\n{end}{rest.partition(end)[2]}"

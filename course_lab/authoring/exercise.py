@@ -1,0 +1,106 @@
+"""What an exercise is: its cases, its tolerances, the mistakes it knows by name, the wrong kernels it must reject.
+
+A lesson's `spec.py` holds the exercises and its `mutants.py` the mutants; `course_lab.check` grades answers with them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+
+@dataclass(frozen=True)
+class Case:
+    """One named property of a right answer, shown as one tick.
+
+    name: what the case is about, in the learner's words ("row width not a power of two").
+    make: takes a seeded `torch.Generator` and returns the tuple of arguments for the entry (tensors, numbers, None).
+    atol, rtol: an element is right when |got - expected| <= atol + rtol * |expected|.
+    why: where the tolerance comes from, or what the case is there to catch; for authors.
+    """
+
+    name: str
+    make: Callable[[torch.Generator], tuple[Any, ...]]
+    atol: float
+    rtol: float
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class Suspect:
+    """A known mistake, recognised by its result.
+
+    code: the diagnosis, kebab-case.  sentence: what to look at, without giving the answer away.
+    formula: takes the entry's arguments and returns what an answer with this mistake would return.  NaN stands for NaN.
+    """
+
+    code: str
+    sentence: str
+    formula: Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A wrong answer that the check must reject with this diagnosis: the solution with some texts replaced.
+
+    edits: pairs (old, new); each `old` must occur in the solution's code, and every occurrence is replaced.
+    """
+
+    name: str
+    edits: tuple[tuple[str, str], ...]
+    diagnosis: str
+
+
+@dataclass(frozen=True)
+class Exercise:
+    """One exercise.
+
+    number: "2.1" (lesson.exercise).  stars: difficulty, 1 to 3.  minutes: expected time.
+    entry: name of the function that the answer must define.
+    reference: takes the entry's arguments and returns the right result (a tensor or a tuple of tensors).  The answer's
+        dtype must be the reference's; a float64 result means "the dtype of the first floating-point argument".
+    hints: three, from a question to a skeleton.
+    suspects: known mistakes, the likeliest first.
+    kind: "write" (fill in a stub) or "repair" (find the bug).
+    inplace: positions of arguments that the entry is asked to write; what they hold afterwards is compared with what
+        the reference leaves in its own copy, and changing them is no mistake.
+    max_launches: the most kernels that one call may launch (1 for "fuse it"); None for any number.
+    torch_may_finish: the returned tensor may be computed by PyTorch from what a kernel wrote (a last small sum).
+    time_limit: seconds for all cases together.
+    picture: the function of `gfxlab.draw` whose picture of its heaviest launch a right answer gets ("tile_walk",
+        "causal_map" ...), drawn from the kernel's usual argument names; "" is the map of programs and elements.
+    """
+
+    number: str
+    title: str
+    stars: int
+    minutes: int
+    entry: str
+    reference: Callable[..., Any]
+    cases: tuple[Case, ...]
+    hints: tuple[str, ...]
+    suspects: tuple[Suspect, ...] = ()
+    kind: str = "write"
+    inplace: tuple[int, ...] = ()
+    max_launches: int | None = None
+    torch_may_finish: bool = False
+    time_limit: float = 10.0
+    picture: str = ""
+
+    def __post_init__(self) -> None:
+        names = [case.name for case in self.cases]
+        for wrong, sentence in (
+            (not re.fullmatch(r"\d+\.\d+", self.number), f"number must look like '2.1', got {self.number!r}"),
+            (self.stars not in (1, 2, 3), f"stars must be 1, 2 or 3, got {self.stars}"),
+            (not self.entry.isidentifier(), f"entry must be a function's name, got {self.entry!r}"),
+            (len(self.hints) != 3, f"three hints are needed, got {len(self.hints)}"),
+            (self.kind not in ("write", "repair"), f"kind must be 'write' or 'repair', got {self.kind!r}"),
+            (not names, "at least one case is needed"),
+            (len(set(names)) < len(names), f"two cases have the same name: {names}"),
+        ):
+            if wrong:
+                raise ValueError(f"exercise {self.number}: {sentence}")

@@ -1,0 +1,100 @@
+"""Prove the checks: every wrong kernel of a lesson must be rejected, with the diagnosis that its author names.
+
+table = kill_table(["2.1"])     # None: every exercise of every lesson
+print(table)
+assert not table.survivors
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from course_lab.authoring.exercise import Exercise, Mutant
+from course_lab.check import grade
+
+
+class MutantError(ValueError):
+    """A mutant that cannot be made: its text does not occur in the solution."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One graded answer: what the check had to say about it, and what it said ('passed' or a diagnosis code)."""
+
+    exercise: str
+    mutant: str
+    expected: str
+    got: str
+    sentence: str = ""
+
+    @property
+    def as_expected(self) -> bool:
+        return self.expected == self.got
+
+
+@dataclass(frozen=True, repr=False)
+class KillTable:
+    """exercise x answer x expected x got; prints as a table."""
+
+    rows: tuple[Row, ...]
+
+    @property
+    def survivors(self) -> tuple[Row, ...]:
+        """Mutants that passed or got another diagnosis, and solutions that did not pass."""
+        return tuple(row for row in self.rows if not row.as_expected)
+
+    def __str__(self) -> str:
+        cells = [("", "exercise", "answer", "expected", "got")]
+        cells += [("" if r.as_expected else "✗", r.exercise, r.mutant, r.expected, r.got) for r in self.rows]
+        widths = [max(len(row[i]) for row in cells) for i in range(5)]
+        lines = ["  ".join(text.ljust(width) for text, width in zip(row, widths)).rstrip() for row in cells]
+        return "\n".join([*lines, f"{len(self.rows) - len(self.survivors)} of {len(self.rows)} as expected"])
+
+    __repr__ = __str__
+
+
+def apply(mutant: Mutant, solution: str) -> str:
+    """The solution's code with the mutant's edits.
+
+    Raises:
+        MutantError: a text to be replaced does not occur, or nothing changes.
+    """
+    code = solution
+    for old, new in mutant.edits:
+        if old not in code:
+            raise MutantError(f"mutant {mutant.name!r}: {old!r} does not occur in the solution")
+        code = code.replace(old, new)
+    if code == solution:
+        raise MutantError(f"mutant {mutant.name!r} changes nothing")
+    return code
+
+
+def judge(exercise: Exercise, solution: str, mutants: Iterable[Mutant]) -> list[Row]:
+    """Grade the solution, which must pass, and each mutant of it."""
+    answers = [("the solution", "passed", solution)]
+    answers += [(mutant.name, mutant.diagnosis, apply(mutant, solution)) for mutant in mutants]
+    with ThreadPoolExecutor(min(os.cpu_count() or 1, 4)) as pool:  # the work is done in child processes
+        return list(pool.map(lambda answer: _row(exercise, *answer), answers))
+
+
+def _row(exercise: Exercise, name: str, expected: str, code: str) -> Row:
+    report = grade(exercise, code)
+    code_got, sentence = report.diagnosis or ("passed", "")
+    return Row(exercise.number, name, expected, code_got, sentence)
+
+
+def kill_table(numbers: Iterable[str] | None = None) -> KillTable:
+    """Judge the mutants of these exercises ("2.1"), or of all."""
+    from course_lab.authoring import lessons
+
+    wanted = None if numbers is None else set(numbers)
+    rows: list[Row] = []
+    for lesson in lessons.all():
+        for exercise in lesson.exercises:
+            if wanted is None or exercise.number in wanted:
+                solution = lessons.solution(exercise.number)
+                rows += judge(exercise, solution, lesson.mutants.get(exercise.number, ()))
+    return KillTable(tuple(rows))

@@ -1,6 +1,0 @@
-"""Build the notebooks from the lessons' source; see `builder`."""
-
-from course_lab.build.builder import BuildReport, build
-from course_lab.build.files import BuildError
-
-__all__ = ["BuildError", "BuildReport", "build"]

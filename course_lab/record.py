@@ -1,0 +1,167 @@
+"""What a learner has done so far, in one small file of their own.
+
+The file, `progress.jsonl` in COURSE_HOME (default: the user's data folder), has one JSON object a line and only ever
+grows.  Each line is written at once, under a lock, and reaches the disk before the check goes on.  A line that a crash
+tore in two is skipped by readers and closed off by the next writer.
+
+    progress()          # a table: which exercises are solved, which were tried
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import platformdirs
+
+_FILE = "progress.jsonl"
+_MARKS = {"solved": "✓", "tried": "…", "open": "·"}
+
+
+def home() -> Path:
+    """The folder of the learner's progress: COURSE_HOME, else the user's data folder."""
+    return Path(os.environ.get("COURSE_HOME") or platformdirs.user_data_dir("triton-amd-course"))
+
+
+def record(exercise: str, event: str, **details: Any) -> None:
+    """Add one line about exercise "2.1"; event is 'attempt', 'hint' or 'solution'.
+
+    A folder that cannot be written costs a warning, never the check.
+    """
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    line = json.dumps({"time": now, "exercise": exercise, "event": event, **details}) + "\n"
+    try:
+        _append(home() / _FILE, line.encode())
+    except OSError as error:
+        warnings.warn(f"progress is not kept: {error}. Set COURSE_HOME to a folder that you can write.", stacklevel=2)
+
+
+def _append(path: Path, line: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(path, "ab+", buffering=0) as file:
+        with contextlib.suppress(OSError):  # a file system without locks
+            fcntl.flock(file, fcntl.LOCK_EX)
+        if file.seek(0, os.SEEK_END):
+            file.seek(-1, os.SEEK_END)
+            if file.read(1) != b"\n":
+                line = b"\n" + line  # the last writer died in the middle of its line
+        file.write(line)
+        os.fsync(file)
+
+
+def events(exercise: str | None = None) -> Iterator[dict[str, Any]]:
+    """Every readable line, oldest first; of one exercise when a number is given."""
+    try:
+        lines = (home() / _FILE).read_bytes().split(b"\n")
+    except OSError:
+        return
+    for line in lines:
+        try:
+            event = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(event, dict) and isinstance(event.get("exercise"), str) and exercise in (None, event["exercise"]):
+            yield event
+
+
+@dataclass(frozen=True)
+class History:
+    """What is known about one exercise.
+
+    attempts: how many different answers were checked.  code, entry: the last right answer and the function it defines.
+    """
+
+    solved: bool = False
+    attempts: int = 0
+    hints: int = 0
+    code: str | None = None
+    entry: str | None = None
+
+    @property
+    def state(self) -> str:
+        return "solved" if self.solved else "tried" if self.attempts else "open"
+
+
+def history(exercise: str) -> History:
+    """What has been recorded about exercise "2.1"."""
+    known = list(events(exercise))
+    passed = [event for event in known if event.get("status") == "passed"]
+    last = passed[-1] if passed else {}
+    return History(
+        solved=bool(passed),
+        attempts=len({event.get("answer") for event in known if event.get("event") == "attempt"}),
+        hints=sum(event.get("event") == "hint" for event in known),
+        code=last.get("code"),
+        entry=last.get("entry"),
+    )
+
+
+@dataclass(frozen=True)
+class LessonProgress:
+    """One lesson: its name, and the state of each exercise ('solved', 'tried', 'open') by number."""
+
+    name: str
+    exercises: dict[str, str]
+
+    @property
+    def solved(self) -> int:
+        return sum(state == "solved" for state in self.exercises.values())
+
+    @property
+    def tried(self) -> int:
+        return sum(state != "open" for state in self.exercises.values())
+
+
+@dataclass(frozen=True, repr=False)
+class Progress:
+    """The table that `progress()` returns, as text and as HTML."""
+
+    lessons: tuple[LessonProgress, ...]
+
+    def __str__(self) -> str:
+        width = max([len(lesson.name) for lesson in self.lessons], default=6)
+        lines = [f"{'lesson':{width}}  solved  tried  exercises"]
+        for lesson in self.lessons:
+            marks = "  ".join(f"{_MARKS[state]} {number}" for number, state in lesson.exercises.items())
+            total = len(lesson.exercises)
+            lines.append(
+                f"{lesson.name:{width}}  {lesson.solved:>2}/{total:<2}   {lesson.tried:>2}/{total:<2}  {marks}"
+            )
+        return "\n".join(line.rstrip() for line in [*lines, "", "✓ solved   … tried   · still open"])
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        rows = "".join(_html_row(lesson) for lesson in self.lessons)
+        head = "<tr><th style='text-align:left'>lesson</th><th>solved</th><th>tried</th><th></th></tr>"
+        table = f"<table>{head}{rows}</table><div>✓ solved &nbsp; … tried &nbsp; · still open</div>"
+        return f"<div style='color:var(--jp-content-font-color1,inherit)'>{table}</div>"
+
+
+def _html_row(lesson: LessonProgress) -> str:
+    marks = " &nbsp; ".join(f"{_MARKS[state]} {escape(number)}" for number, state in lesson.exercises.items())
+    total = len(lesson.exercises)
+    name = f"<td style='text-align:left'>{escape(lesson.name)}</td>"
+    counts = f"<td>{lesson.solved} of {total}</td><td>{lesson.tried} of {total}</td>"
+    return f"<tr>{name}{counts}<td style='text-align:left'>{marks}</td></tr>"
+
+
+def progress() -> Progress:
+    """The learner's progress through every lesson that has exercises."""
+    from course_lab.authoring import lessons
+
+    rows = []
+    for lesson in lessons.all():
+        numbers = [exercise.number for exercise in lesson.exercises]
+        if numbers:
+            rows.append(LessonProgress(lesson.name, {number: history(number).state for number in numbers}))
+    return Progress(tuple(rows))

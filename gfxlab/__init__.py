@@ -1,0 +1,33 @@
+"""What a Triton kernel does on AMD GPUs, found out on any machine.
+
+    from gfxlab import amd_report, compare, enable, guard, regressions, simulate, step, trace, using
+    from gfxlab import draw, engines, hardware
+
+Importing it changes nothing and loads neither torch nor triton: a name is imported when it is first asked for. In a
+script, `gfxlab.enable()` lets kernels be launched on CPU tensors, beside the AMD compiler in the same process.
+"""
+
+import importlib
+
+_HOMES = {
+    "amd_report": "gfxlab.code",
+    "compare": "gfxlab.code",
+    "enable": "gfxlab.engine.dual_mode",
+    "guard": "gfxlab.engine.hooks",
+    "regressions": "gfxlab.code",
+    "simulate": "gfxlab.simulator",
+    "step": "gfxlab.simulator",
+    "trace": "gfxlab.tracing",
+    "using": "gfxlab.simulator",
+}
+
+
+def __getattr__(name: str):
+    if name not in _HOMES:
+        raise AttributeError(f"module 'gfxlab' has no attribute {name!r}")
+    value = globals()[name] = getattr(importlib.import_module(_HOMES[name]), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_HOMES])

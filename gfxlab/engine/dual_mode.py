@@ -1,0 +1,230 @@
+"""One decorated kernel, two uses, one process: interpreted on CPU tensors, compiled for AMD.
+
+`@triton.jit` makes a `JITFunction`.  After `enable()`, launching it on CPU tensors runs an interpreted twin made from
+the same Python function; launching it on GPU tensors goes to the GPU as ever.  No environment variable is set, so the
+same object can also be compiled for any AMD architecture (`specialise`, `compile`), which a process that was started
+with `TRITON_INTERPRET=1` cannot do: there `tl.sum` and its kin are themselves interpreted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource, make_backend
+from triton.runtime.autotuner import Autotuner
+from triton.runtime.cache import triton_key
+from triton.runtime.interpreter import InterpretedFunction
+from triton.runtime.jit import JITFunction, create_function_from_signature
+
+from gfxlab.engine import hooks
+
+_enabled = False
+_cpu_launcher: Callable | None = None
+_gpu_launches: list[hooks.Launch] | None = None
+_ENV_INTERPRET = isinstance(tl.sum, InterpretedFunction)  # the variable as it was when triton was imported
+_stock_run, _stock_call = JITFunction.run, JITFunction.__call__
+_stock_bench = Autotuner._bench
+
+
+@dataclass(frozen=True)
+class Specialisation:
+    """What the launcher would compile for: argument types, constants, alignment facts and options."""
+
+    signature: dict[str, str]
+    constexprs: dict[tuple[int, ...], Any]
+    attrs: dict[tuple[int, ...], list]
+    options: dict[str, Any]
+
+
+def env_interpret() -> bool:
+    """True when this process was started with TRITON_INTERPRET=1: kernels are interpreted and cannot be compiled."""
+    return _ENV_INTERPRET
+
+
+def is_interpreting() -> bool:
+    """True when kernels launched on CPU tensors run, by `enable()` or by the user's own TRITON_INTERPRET=1."""
+    return _enabled or _ENV_INTERPRET
+
+
+def enable() -> None:
+    """Interpret launches on CPU tensors, with the guard of `hooks`; calling it again does nothing.
+
+    Raises:
+        RuntimeError: TRITON_INTERPRET was set after triton was imported, so only half of Triton would obey it.
+    """
+    global _enabled
+    if bool(triton.knobs.runtime.interpret) != _ENV_INTERPRET:
+        raise RuntimeError(
+            "TRITON_INTERPRET was changed after triton was imported. Restart the kernel; then either set it before the "
+            "first import or, better, leave it alone: the course interprets CPU tensors by itself."
+        )
+    hooks.install()
+    JITFunction.run, JITFunction.__call__ = _run, _device_call
+    Autotuner._bench = _bench
+    _enabled = True
+
+
+def disable() -> None:
+    """Give launches back to Triton."""
+    global _enabled
+    JITFunction.run, JITFunction.__call__ = _stock_run, _stock_call
+    Autotuner._bench = _stock_bench
+    _enabled = False
+
+
+def unwrap(kernel: Any):
+    """The Python function under @triton.jit, @triton.autotune and @triton.heuristics."""
+    while hasattr(kernel, "fn"):
+        kernel = kernel.fn
+    return kernel
+
+
+@cache
+def _interpreted(fn) -> InterpretedFunction:
+    # keyed by the Python function: hashing a JITFunction would walk all it depends on
+    return InterpretedFunction(fn)
+
+
+@contextlib.contextmanager
+def cpu_launches_by(launcher: Callable[[JITFunction, tuple, dict[str, Any], Any], Any]) -> Iterator[None]:
+    """Inside the block, launches on CPU tensors go to `launcher(kernel, args, kwargs, grid)`, not to the interpreter.
+
+    Raises:
+        RuntimeError: this process runs under TRITON_INTERPRET=1, where every kernel is interpreted from its decoration.
+    """
+    global _cpu_launcher
+    if _ENV_INTERPRET:
+        raise RuntimeError("a process started with TRITON_INTERPRET=1 interprets every launch; start it without")
+    before, was_enabled = _cpu_launcher, _enabled
+    enable()
+    _cpu_launcher = launcher
+    try:
+        yield
+    finally:
+        _cpu_launcher = before
+        if not was_enabled:
+            disable()
+
+
+@contextlib.contextmanager
+def gpu_launches() -> Iterator[list[hooks.Launch]]:
+    """The launches inside the block that go to a GPU, where `hooks` does not see them; the list grows by one each."""
+    global _gpu_launches
+    before, _gpu_launches = _gpu_launches, []
+    try:
+        yield _gpu_launches
+    finally:
+        _gpu_launches = before
+
+
+def _note_gpu_launch(kernel: JITFunction, args: tuple, kwargs: dict[str, Any], grid: Any) -> None:
+    launch = hooks._launch_of(kernel, args, kwargs)
+    sizes = tuple(grid(launch.args) if callable(grid) else grid)
+    launch.grid = (*sizes, 1, 1)[:3]
+    _gpu_launches.append(launch)
+
+
+def _bench(self, *args, config, **meta):
+    """Time one configuration for @triton.autotune. On a CPU there is nothing to time: the first one is taken.
+
+    A `do_bench` of the caller's own is asked all the same: it may measure something else than time.
+    """
+    if _belongs_on_cpu(args, meta) and not _has_own_measure(self):
+        return [0.0, 0.0, 0.0]
+    return _stock_bench(self, *args, config=config, **meta)
+
+
+def _has_own_measure(tuner: Autotuner) -> bool:
+    """`warmup`, `rep` and `use_cuda_graph` only set how Triton's own stopwatch, which needs a GPU, is used."""
+    stock = tuner.num_warmups is not None or tuner.num_reps is not None or tuner.use_cuda_graph
+    return tuner._do_bench is not None and not stock
+
+
+def _run(self, *args, grid, warmup, **kwargs):
+    if warmup or not _belongs_on_cpu(args, kwargs):
+        if _gpu_launches is not None and not warmup:
+            _note_gpu_launch(self, args, kwargs, grid)
+        return _stock_run(self, *args, grid=grid, warmup=warmup, **kwargs)
+    for hook in self.pre_run_hooks:
+        hook(*args, **kwargs)
+    if _cpu_launcher:
+        return _cpu_launcher(self, args, kwargs, grid)
+    return _interpreted(self.fn).run(*args, grid=grid, warmup=False, **kwargs)
+
+
+def _belongs_on_cpu(args: tuple, kwargs: dict) -> bool:
+    tensors = [value for value in (*args, *kwargs.values()) if isinstance(value, torch.Tensor)]
+    if not tensors:
+        return not torch.cuda.is_available()
+    return all(t.device.type == "cpu" for t in tensors)
+
+
+def _device_call(self, *args, **kwargs):
+    """A device function (or `tl.sum`, `tl.zeros`, ...) called from a kernel that is being interpreted."""
+    if hooks._state.launch is None:
+        return _stock_call(self, *args, **kwargs)
+    return _interpreted(self.fn)(*args, **kwargs)
+
+
+# ---- compiling -----------------------------------------------------------------------------------------------------
+
+
+def wave_size(arch: str) -> int:
+    """Lanes in a wave as Triton compiles for it: 64 on gfx9 (CDNA), 32 on gfx10 and later (RDNA)."""
+    return 64 if arch.startswith("gfx9") else 32
+
+
+def warm_up() -> None:
+    """Hash Triton's own files, which the first compilation of a process does (0.3 s); children of a fork inherit it."""
+    triton_key()
+
+
+def target(arch: str) -> GPUTarget:
+    """The compile target for an AMD architecture such as "gfx942"."""
+    return GPUTarget("hip", arch, wave_size(arch))
+
+
+def _jit_function(kernel) -> JITFunction:
+    """The JITFunction under autotune and heuristics; of an interpreted kernel or a plain function, what it would be."""
+    while not isinstance(kernel, (JITFunction, InterpretedFunction)) and hasattr(kernel, "fn"):
+        kernel = kernel.fn
+    if isinstance(kernel, InterpretedFunction):
+        return JITFunction(kernel.fn, **kernel.kwargs)
+    return kernel if isinstance(kernel, JITFunction) else JITFunction(kernel)
+
+
+def specialise(kernel, args: tuple = (), kwargs: dict[str, Any] | None = None, arch: str = "gfx942") -> Specialisation:
+    """What Triton's launcher would compile `kernel[grid](*args, **kwargs)` for, found by the launcher's own code.
+
+    Tensors may be on any device: dtype, 16-byte alignment and storage under 2 GiB count; integers that are 1 become
+    constants and multiples of 16 are marked. Options such as num_warps may be among the keyword arguments.
+    """
+    fn = _jit_function(kernel)
+    backend = make_backend(target(arch))
+    kwargs = {"debug": False, "enable_fp_fusion": True, **(kwargs or {})}  # 3.9 warns unless fusion is chosen
+    binder = create_function_from_signature(fn.signature, fn.params, backend)
+    bound, specialization, options = binder(*args, **kwargs)
+    _, signature, constexprs, attrs = fn._pack_args(backend, kwargs, bound, specialization, options)
+    names = inspect.signature(fn.fn).parameters
+    return Specialisation(signature, constexprs, attrs, {k: v for k, v in kwargs.items() if k not in names})
+
+
+def compile(kernel, spec: Specialisation, arch: str = "gfx942", **options):
+    """Compile `kernel` for an AMD architecture, with no GPU; returns Triton's CompiledKernel (`.asm`, `.metadata`).
+
+    Raises:
+        RuntimeError: this process runs under TRITON_INTERPRET=1.
+    """
+    if _ENV_INTERPRET:
+        raise RuntimeError("a process started with TRITON_INTERPRET=1 cannot compile; unset it, or compile in a worker")
+    source = ASTSource(fn=_jit_function(kernel), signature=spec.signature, constexprs=spec.constexprs, attrs=spec.attrs)
+    return triton.compile(source, target=target(arch), options={**spec.options, **options} or None)

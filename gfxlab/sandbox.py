@@ -1,0 +1,358 @@
+"""Run a job in a child process that may do anything: loop for ever, crash, eat memory, print without end.
+
+A fork server (Python's own, from `multiprocessing`) has imported torch and triton once, so a child costs milliseconds.
+The server never touches a GPU, and it is started without TRITON_INTERPRET, so that a child can interpret and compile
+whatever the notebook was started with.  The job's name and its input go in; files come out (see `transport`); nothing
+that the child wrote is ever executed or unpickled.
+
+    outcome = sandbox.run("course_lab.check.child:run_cases", {"code": ..., "inputs": ...}, time_limit=10)
+    outcome.status      # 'ok', 'error' (it raised), 'timeout', 'memory' or 'crash'
+"""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import gc
+import importlib
+import inspect
+import io
+import multiprocessing
+import os
+import re
+import resource
+import signal
+import sys
+import tempfile
+import threading
+import time
+import traceback
+import types
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from multiprocessing import connection, forkserver
+from pathlib import Path
+from typing import Any
+
+from gfxlab import transport
+
+PRELOAD = ["course_lab.check.measured", "gfxlab.code.job"]
+MAX_RESULT = 1 << 30  # bytes of arrays that a child may hand back
+_KEEP_HEAD, _KEEP_TAIL = 48 << 10, 16 << 10  # bytes of a child's output that are kept
+_SPARE = 128 << 20  # memory above the limit, for saying that the limit was reached
+_LINE = re.compile(r'^\s*File "(.*)", line (\d+) in (.*)$', re.MULTILINE)
+_MEANING = {"SIGSEGV": " (it touched memory that is not its own)", "SIGABRT": " (it aborted itself)"}
+_context = multiprocessing.get_context("forkserver")
+_library = threading.Lock()  # multiprocessing looks after all children whenever one starts, in any thread
+
+
+@dataclass(frozen=True)
+class Error:
+    """An exception of the job: its type's name, its message, the innermost line."""
+
+    type: str
+    message: str
+    line: int | None = None
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a job ended.
+
+    value: what the job returned (for a generator, the last value it yielded), or None.
+    parts: every value of a generator job; those yielded before a crash are there.
+    error: for status 'error', the exception; otherwise one sentence saying what happened. None when ok.
+    output: what was printed, the middle cut out when it is long.
+    stack: (file, line, function) of the code that was running when it went wrong, innermost first.
+    """
+
+    status: str
+    value: Any = None
+    error: Error | None = None
+    output: str = ""
+    seconds: float = 0.0
+    signal: int | None = None
+    parts: tuple[Any, ...] = ()
+    stack: tuple[tuple[str, int, str], ...] = ()
+
+
+class NoInput(RuntimeError):
+    """The code in a child asked for keyboard input."""
+
+
+def warm() -> None:
+    """Start the fork server without waiting for it, so that the first check finds it ready."""
+    with _library, _server_environment():
+        forkserver.ensure_running()
+
+
+def run(
+    job: str,
+    payload: dict[str, Any],
+    *,
+    time_limit: float = 10.0,
+    memory_limit: int | None = 4 << 30,
+    on_part: Callable[[int], None] | None = None,
+) -> Outcome:
+    """Run `job` ("package.module:function") on `payload` in a child process and wait for it.
+
+    The function takes the payload and returns a dict, or is a generator of dicts, of what `transport.save` takes.
+
+    Args:
+        time_limit: seconds of wall-clock time; then the child and all that it started are killed.
+        memory_limit: bytes that the child may take beyond what the fork server holds (at most 80 % of what is free);
+            None for no limit.
+        on_part: called with the number of values that a generator job has yielded so far, each time that it grows.
+    """
+    started = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="course-", ignore_cleanup_errors=True) as name:
+        folder = Path(name)
+        transport.save(payload, folder / "payload")
+        (folder / "work").mkdir()
+        process, reader = _start(job, folder, time_limit, _affordable(memory_limit))
+        printed = _Printed()
+        try:
+            finished = _watch(process, reader, printed, time_limit, folder, on_part)
+        finally:
+            _end(process)
+        printed.drain(reader)
+        exit_code = process.exitcode if finished else None
+        process.close()
+        return _outcome(folder, exit_code, printed.text(), time_limit, time.monotonic() - started)
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """True for Python's MemoryError and for what PyTorch raises instead."""
+    return isinstance(error, MemoryError) or "can't allocate memory" in str(error)
+
+
+# ---- the parent's side ---------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def _server_environment() -> Iterator[None]:
+    """What a starting fork server shall see: its modules to import, no TRITON_INTERPRET, no script to run again."""
+    _context.set_forkserver_preload(PRELOAD)
+    interpret = os.environ.pop("TRITON_INTERPRET", None)
+    main = sys.modules["__main__"]
+    sys.modules["__main__"] = types.ModuleType("__main__")  # a child would otherwise execute the notebook's script
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = main
+        if interpret is not None:
+            os.environ["TRITON_INTERPRET"] = interpret
+
+
+def _start(job: str, folder: Path, time_limit: float, memory_limit: int | None):
+    """A running child and the end of the pipe from which its output is read."""
+    deadline = time.monotonic() + 5
+    while True:
+        reader, writer = _context.Pipe(duplex=False)
+        args = (job, str(folder), writer, time_limit, memory_limit)
+        process = _context.Process(target=_child, args=args, daemon=True, name="course sandbox")
+        try:
+            with _library, _server_environment():
+                process.start()
+            return process, reader
+        except (EOFError, OSError) as error:
+            reader.close()
+            if time.monotonic() > deadline:
+                raise RuntimeError("the fork server does not start; restart the notebook's kernel") from None
+            if isinstance(error, ChildProcessError):  # it is dead, and someone else has collected its exit status
+                forkserver._forkserver.__init__()
+            time.sleep(0.05)  # it is dying: once it is dead, the library starts another
+        finally:
+            writer.close()
+
+
+def _affordable(memory_limit: int | None) -> int | None:
+    if memory_limit is None:
+        return None
+    with contextlib.suppress(OSError):
+        match = re.search(r"MemAvailable:\s+(\d+) kB", Path("/proc/meminfo").read_text())
+        if match:
+            return min(memory_limit, int(match[1]) * 1024 * 8 // 10)
+    return memory_limit
+
+
+@dataclass
+class _Printed:
+    """A child's output: the first bytes, the last bytes, and how many came between."""
+
+    head: bytearray = field(default_factory=bytearray)
+    tail: bytearray = field(default_factory=bytearray)
+    dropped: int = 0
+
+    def read(self, reader) -> bool:
+        """Take what is there; False at the end of the stream."""
+        data = os.read(reader.fileno(), 1 << 16)
+        room = max(_KEEP_HEAD - len(self.head), 0)
+        self.head += data[:room]
+        self.tail += data[room:]
+        excess = max(len(self.tail) - _KEEP_TAIL, 0)
+        del self.tail[:excess]
+        self.dropped += excess
+        return bool(data)
+
+    def drain(self, reader) -> None:
+        """Take what a dead child has left in the pipe."""
+        os.set_blocking(reader.fileno(), False)
+        with contextlib.suppress(BlockingIOError):
+            while self.read(reader):
+                pass
+        reader.close()
+
+    def text(self) -> str:
+        gap = f"\n... {self.dropped} bytes left out ...\n".encode() if self.dropped else b""
+        return (bytes(self.head) + gap + bytes(self.tail)).decode(errors="replace")
+
+
+def _watch(process, reader, printed: _Printed, time_limit: float, folder: Path, on_part) -> bool:
+    """Read the child's output until it ends; False when its time is up first."""
+    deadline = time.monotonic() + time_limit
+    streams, parts = [reader], 0
+    while (left := deadline - time.monotonic()) > 0:
+        ready = connection.wait([process.sentinel, *streams], min(left, 0.05))
+        if reader in ready and not printed.read(reader):
+            streams.clear()
+        while on_part and (folder / f"part{parts}").exists():
+            parts += 1
+            on_part(parts)
+        if process.sentinel in ready:
+            return True
+    return False
+
+
+def _end(process) -> None:
+    """Kill the child's process group: whatever it started ends with it."""
+    for kill in (lambda: os.killpg(process.pid, signal.SIGKILL), process.kill):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            kill()
+    with _library:
+        process.join(10)
+
+
+def _outcome(folder: Path, exit_code: int | None, output: str, time_limit: float, seconds: float) -> Outcome:
+    status, error, killed_by, stack = "crash", None, None, _stack(folder)
+    parts: list[Any] = []
+    try:
+        while os.path.lexists(folder / f"part{len(parts)}"):
+            parts.append(transport.load(folder / f"part{len(parts)}", limit=MAX_RESULT))
+        if exit_code is None:
+            status, error = "timeout", Error("TimeoutError", f"not finished after {time_limit:g} seconds")
+        elif os.path.lexists(folder / "end"):
+            status, error, stack = _last_word(transport.load(folder / "end"))
+        else:
+            killed_by = -exit_code if exit_code < 0 else None
+            status, error = _death(exit_code, output)
+    except (transport.TransportError, KeyError, TypeError, ValueError) as problem:
+        status, error = "crash", Error("Crash", f"its result cannot be read ({problem})")
+    value = parts[-1] if parts else None
+    return Outcome(status, value, error, output, seconds, killed_by, tuple(parts), stack)
+
+
+def _last_word(end: dict[str, Any]) -> tuple[str, Error | None, tuple[tuple[str, int, str], ...]]:
+    """What the child itself said about its end: status, error, where the error came from."""
+    if end["status"] == "ok":
+        return "ok", None, ()
+    if end["status"] not in ("error", "memory"):
+        raise transport.TransportError(f"unknown status {end['status']!r}")
+    stack = tuple((str(name), int(line), str(function)) for name, line, function in end["stack"])
+    return end["status"], Error(str(end["type"]), str(end["message"]), end["line"]), stack
+
+
+def _death(exit_code: int, output: str) -> tuple[str, Error]:
+    """Why a child ended without saying so."""
+    if exit_code == -signal.SIGKILL or "std::bad_alloc" in output:
+        return "memory", Error("MemoryError", "the process was killed, most likely because it used too much memory")
+    if exit_code < 0:
+        name = signal.Signals(-exit_code).name if -exit_code in set(signal.Signals) else f"signal {-exit_code}"
+        return "crash", Error("Crash", f"the process was ended by {name}{_MEANING.get(name, '')}")
+    return "crash", Error("Crash", f"the process ended early with exit status {exit_code}, without a result")
+
+
+def _stack(folder: Path) -> tuple[tuple[str, int, str], ...]:
+    with contextlib.suppress(OSError):
+        text = (folder / "stack.txt").read_text(errors="replace")
+        return tuple((name, int(line), function) for name, line, function in _LINE.findall(text))
+    return ()
+
+
+# ---- the child's side ----------------------------------------------------------------------------------------------
+
+
+class _ClosedInput(io.TextIOBase):
+    def readline(self, *_):
+        raise NoInput("input() has nobody to ask: your code runs in the background. Write the value into the code.")
+
+    read = readline
+
+
+def _child(job: str, folder_name: str, writer, time_limit: float, memory_limit: int | None) -> None:
+    folder = Path(folder_name)
+    os.setsid()  # a process group of its own, so that one kill reaches everything it starts
+    stack_file = open(folder / "stack.txt", "w")  # noqa: SIM115  open until the process dies
+    _redirect(writer)
+    _limit(time_limit, memory_limit)
+    os.environ.pop("TRITON_INTERPRET", None)
+    os.chdir(folder / "work")
+    faulthandler.enable(stack_file)
+    faulthandler.dump_traceback_later(0.9 * time_limit, file=stack_file)
+    try:
+        payload = transport.load(folder / "payload", limit=1 << 40)
+        module, _, function = job.partition(":")
+        _deliver(getattr(importlib.import_module(module), function)(payload), folder)
+        end: dict[str, Any] = {"status": "ok"}
+    except BaseException as error:  # SystemExit and KeyboardInterrupt are answers too
+        end = _describe(error)
+    if end["status"] == "memory":
+        _make_room()
+    faulthandler.cancel_dump_traceback_later()
+    transport.save(end, folder / "end")
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):
+            stream.flush()
+    os._exit(0)  # the job's threads and exit handlers have no say
+
+
+def _deliver(result: Any, folder: Path) -> None:
+    parts = result if inspect.isgenerator(result) else [result]
+    for number, part in enumerate(parts):
+        transport.save(part, folder / f"part{number}")
+
+
+def _describe(error: BaseException) -> dict[str, Any]:
+    frames = traceback.extract_tb(error.__traceback__)
+    stack = [[frame.filename, frame.lineno or 0, frame.name] for frame in reversed(frames)]
+    about: dict[str, Any] = {"line": frames[-1].lineno if frames else None, "stack": stack}
+    if is_out_of_memory(error):
+        error.__traceback__ = None  # its frames hold the memory
+        return about | {"status": "memory", "type": "MemoryError", "message": "it asked for too much memory"}
+    return about | {"status": "error", "type": type(error).__name__, "message": str(error)[:10_000]}
+
+
+def _redirect(writer) -> None:
+    os.dup2(writer.fileno(), 1)
+    os.dup2(writer.fileno(), 2)
+    writer.close()
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    sys.stdin = _ClosedInput()
+    sys.stdout = open(1, "w", buffering=1, encoding="utf-8", errors="replace", closefd=False)  # noqa: SIM115
+    sys.stderr = open(2, "w", buffering=1, encoding="utf-8", errors="replace", closefd=False)  # noqa: SIM115
+
+
+def _limit(time_limit: float, memory_limit: int | None) -> None:
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (MAX_RESULT, MAX_RESULT))
+    signal.setitimer(signal.ITIMER_REAL, time_limit + 5)  # ends this process even when its parent has died
+    if memory_limit is not None:
+        held = int(re.search(r"VmData:\s+(\d+) kB", Path("/proc/self/status").read_text())[1]) * 1024
+        resource.setrlimit(resource.RLIMIT_DATA, (held + memory_limit, held + memory_limit + _SPARE))
+
+
+def _make_room() -> None:
+    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    resource.setrlimit(resource.RLIMIT_DATA, (hard, hard))
+    gc.collect()

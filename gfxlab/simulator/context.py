@@ -1,0 +1,34 @@
+"""The simulator as an engine: inside a block, kernels launched on CPU tensors run on a simulated AMD GPU."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+from gfxlab import hardware
+from gfxlab.engine import dual_mode
+from gfxlab.engine.target import Target, simulating
+from gfxlab.simulator.core.launch import simulate
+from gfxlab.simulator.show.run import Run
+
+
+@contextlib.contextmanager
+def using(arch: str = "gfx942", *, profile: bool = False) -> Iterator[list[Run]]:
+    """Simulate every launch on CPU tensors inside the block, whoever makes it: your kernel, or a library's.
+
+        with using("gfx1100") as runs:
+            y = my_launch(x, weight)
+
+    Yields a list that grows by one `Run` a launch. Grids and block sizes are those of the simulated GPU.
+
+    Raises:
+        ValueError: `arch` is unknown.
+        RuntimeError: this process runs under TRITON_INTERPRET=1.
+    """
+    runs: list[Run] = []
+
+    def run(kernel, args, kwargs, grid):
+        runs.append(simulate(kernel, grid, args, arch=arch, profile=profile, **kwargs))
+
+    with simulating(Target(arch, hardware.card(arch).compute_units)), dual_mode.cpu_launches_by(run):
+        yield runs

@@ -1,0 +1,1 @@
+"""The machine: state, memory, operands, the executor, and a launch on it."""

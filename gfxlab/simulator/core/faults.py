@@ -1,0 +1,85 @@
+"""What goes wrong in a simulated launch, each as one sentence with the program, the lane and the source line."""
+
+from __future__ import annotations
+
+import linecache
+
+import numpy as np
+
+from gfxlab.engine.hooks import OutOfBoundsError
+from gfxlab.simulator.core.program import Decoded
+
+
+class SimulationError(RuntimeError):
+    """The machine code did what no launch may do, or what the simulator cannot follow."""
+
+
+class UnknownInstruction(SimulationError, NotImplementedError):
+    """An instruction that no table knows."""
+
+    def __init__(self, instruction: Decoded):
+        self.instruction = instruction
+        super().__init__(
+            f"the simulator does not know `{instruction.text}`{at_line(instruction)}. "
+            "Add it to the table of its class in gfxlab/simulator/instructions/."
+        )
+
+
+class IllegalAccess(SimulationError, OutOfBoundsError):
+    """A lane touched memory that belongs to no tensor of the launch; nothing was read or written."""
+
+
+def at_line(instruction: Decoded) -> str:
+    """` (line 12: y = tl.load(...))`, or nothing where the compiler names no line."""
+    if not instruction.source:
+        return ""
+    code = linecache.getline(instruction.source.filename, instruction.source.line).strip()
+    return f" (line {instruction.source.line}{': ' if code else ''}{code})"
+
+
+def program_name(program: np.ndarray) -> str:
+    """`3`, `(3, 1)` or `(3, 1, 2)`: the workgroup's number as tl.program_id gives it."""
+    x, y, z = (int(n) for n in program)
+    return f"({x}, {y}, {z})" if z else f"({x}, {y})" if y else str(x)
+
+
+def describe_lane(w, wave: int, lane: int) -> str:
+    """`lane 5 of wave 1 of program 3`, for a wave of the window."""
+    number = w.window.start + wave
+    return f"lane {lane} of wave {number % w.waves_per_group} of program {program_name(w.programs[number])}"
+
+
+def illegal_access(
+    w, instruction: Decoded, kind: str, address: np.ndarray, active: np.ndarray, width: int
+) -> Exception:
+    """The error for the first lane that touches what it may not."""
+    illegal = active & ~_allowed(w, address, width)
+    wave, lane = (int(i) for i in np.argwhere(illegal)[0])
+    lanes = int(illegal.sum())
+    return IllegalAccess(
+        f"{describe_lane(w, wave, lane)} {kind}s {place(w, int(address[wave, lane]), width)}"
+        f"{'' if lanes == 1 else f' ({lanes} lanes)'}{at_line(instruction)}, by `{instruction.text}`. "
+        "Give this access a mask that switches those lanes off."
+    )
+
+
+def _allowed(w, address: np.ndarray, width: int) -> np.ndarray:
+    allowed = np.zeros(address.shape, bool)
+    for region in w.memory.regions:
+        allowed |= region.holds(address - region.base, width)
+    return allowed
+
+
+def place(w, address: int, width: int = 1) -> str:
+    """`element 7 of x_ptr`, and what is wrong with it where it is none of the tensor's elements."""
+    region = w.memory.region_of(address)
+    if region is None or not region.spans:
+        return f"address {address:#x}, which belongs to no tensor of this launch"
+    offset = address - region.base
+    span = region.span_at(offset)
+    element = span.element(offset)
+    if region.holds(np.array([offset]), width)[0]:
+        return f"element {element} of {span.name}"
+    inside = 0 <= element < span.element(span.stop)
+    where = "before the start" if element < 0 else "between the rows" if inside else "past the end"
+    return f"element {element} of {span.name}, {where} of its {span.size} elements"

@@ -1,0 +1,231 @@
+"""Launch a kernel on the simulated GPU, as `kernel[grid](...)` would on a real one.
+
+How a launch begins (which registers hold what): LLVM, "User Guide for AMDGPU Backend", initial kernel execution state.
+"""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from gfxlab import hardware
+from gfxlab.code import compiler
+from gfxlab.engine import dual_mode
+from gfxlab.simulator.core import program as programs
+from gfxlab.simulator.core.executor import Executor
+from gfxlab.simulator.core.memory import ARGUMENTS, GlobalMemory, LocalData, Scratch
+from gfxlab.simulator.core.numbers import U8, U32
+from gfxlab.simulator.core.operands import M0, TTMP
+from gfxlab.simulator.core.program import Argument, Program
+from gfxlab.simulator.core.state import Waves
+from gfxlab.simulator.show.run import Run
+from gfxlab.simulator.watch.checks import Checks, poison
+from gfxlab.simulator.watch.profile import Profile
+
+_BATCH_BYTES = 8 << 20  # of registers, LDS and private memory at a time: what stays in a cache is several times faster
+MAX_INSTRUCTIONS = 2_000_000_000  # of all waves together: some minutes
+
+
+def simulate(
+    kernel: Any,
+    grid: Sequence[int],
+    args: Sequence[Any] = (),
+    *,
+    arch: str = "gfx942",
+    profile: bool = True,
+    checks: bool = True,
+    outputs: Iterable[str] = (),
+    max_instructions: int = MAX_INSTRUCTIONS,
+    **kwargs: Any,
+) -> Run:
+    """Compile `kernel` for an AMD GPU and execute the machine code here; tensors are changed as the GPU would.
+
+    Args:
+        kernel: a @triton.jit function.
+        grid: one to three numbers of programs, or a function of the arguments that gives them.
+        args: the arguments of the launch; tensors on the CPU.
+        arch: gfx90a, gfx942, gfx950, gfx1100 or gfx1201.
+        profile: count bytes, cache lines, bank conflicts and active lanes (see `Run`).
+        checks: look for races, shared stores and the like (see `Run.notes`); illegal accesses raise in any case.
+        outputs: tensor arguments that the kernel only writes. They are filled with NaN (or the largest integer) first,
+            and `Run.notes` tells which elements were read before they were written, or never written.
+        max_instructions: give up after so many wave-instructions.
+        kwargs: keyword arguments of the launch: constexprs, num_warps, num_stages, ...
+
+    Raises:
+        AmdError: the kernel does not compile for `arch`; AmdLimitError: the GPU could not launch it.
+        IllegalAccess: a lane touches memory outside every tensor.
+        SimulationError: an unknown instruction, a barrier not reached by all waves, an endless loop.
+    """
+    compiled, grid, values = prepare(kernel, grid, args, arch, kwargs)
+    for name in outputs:
+        poison(name, values.get(name))
+    return execute(
+        compiled,
+        grid,
+        values,
+        profile=profile,
+        checks=checks,
+        outputs=outputs,
+        max_instructions=max_instructions,
+    )
+
+
+def prepare(
+    kernel: Any, grid: Sequence[int] | Callable, args: Sequence[Any], arch: str, kwargs: dict[str, Any]
+) -> tuple[compiler.Compiled, tuple[int, int, int], dict[str, Any]]:
+    """The code for a launch, the programs on its three axes, and the arguments of its run time by name."""
+    hardware.limits(arch)
+    spec = dual_mode.specialise(kernel, tuple(args), kwargs, arch=arch)
+    arguments = _bound(kernel, spec, args, kwargs)
+    values = {name: arguments[name] for name, kind in spec.signature.items() if kind != "constexpr"}
+    grid = tuple(grid(arguments) if callable(grid) else grid)
+    return _compiled(kernel, spec, arch), grid + (1,) * (3 - len(grid)), values
+
+
+_remembered: dict[tuple, compiler.Compiled] = {}
+_MOST_REMEMBERED = 256
+
+
+def _compiled(kernel: Any, spec: dual_mode.Specialisation, arch: str) -> compiler.Compiled:
+    """Compile, or find what was compiled for the same kernel and specialisation: in a tenth of the time."""
+    key = (dual_mode.unwrap(kernel), arch, repr(spec))
+    if key not in _remembered:
+        if len(_remembered) >= _MOST_REMEMBERED:
+            _remembered.pop(next(iter(_remembered)))
+        compiled = compiler.compile(kernel, spec, arch, num_warps=spec.options.get("num_warps", 4))
+        compiler.check_lds(compiled)
+        _remembered[key] = compiled
+    return _remembered[key]
+
+
+def _bound(kernel: Any, spec: dual_mode.Specialisation, args: Sequence[Any], kwargs: dict) -> dict[str, Any]:
+    """Every argument by name, defaults included."""
+    parameters = inspect.signature(dual_mode.unwrap(kernel))
+    bound = parameters.bind(*args, **{name: value for name, value in kwargs.items() if name in spec.signature})
+    bound.apply_defaults()
+    return dict(bound.arguments)
+
+
+def execute(
+    compiled: compiler.Compiled,
+    grid: tuple[int, int, int],
+    values: dict[str, Any],
+    *,
+    profile: bool = True,
+    checks: bool = True,
+    outputs: Iterable[str] = (),
+    max_instructions: int = MAX_INSTRUCTIONS,
+    only: Iterable[tuple[int, int, int]] | None = None,
+    executor: Callable[[Program, Waves, int], Executor] = Executor,
+) -> Run:
+    """Execute compiled code on a grid.
+
+    Args:
+        profile, checks, outputs, max_instructions: as in `simulate`, but nothing is filled.
+        values: its run-time arguments by name, tensors on the CPU.
+        only: the programs to run; None: the whole grid.
+        executor: makes what runs a batch of waves; one that watches them, for instance.
+    """
+    program = programs.parse(compiled.asm)
+    memory = GlobalMemory()
+    arguments = _argument_segment(program, memory, grid, values, compiled.num_warps)
+    run = Run(
+        compiled,
+        program,
+        grid,
+        Profile(program) if profile else None,
+        Checks(program, memory, grid, outputs) if checks else None,
+    )
+    per_group = compiled.num_warps
+    groups = max(1, _BATCH_BYTES // _group_bytes(program, compiled))
+    numbers = iter(only or (place[::-1] for place in itertools.product(*(range(n) for n in grid[::-1]))))
+    budget = max_instructions
+    while batch := list(itertools.islice(numbers, groups)):
+        waves = _waves(program, np.repeat(np.array(batch, np.int64), per_group, axis=0), per_group, arguments)
+        waves.memory = memory
+        waves.lds = LocalData(len(batch), compiled.lds)
+        waves.scratch = Scratch(waves.count * waves.lanes, program.scratch) if program.scratch else None
+        waves.profile = run.profile
+        waves.watchers = run.watchers
+        if run.checks:
+            run.checks.begin(waves, compiled.lds)
+        batch_executor = executor(program, waves, budget)
+        batch_executor.run()
+        run.add(batch_executor)
+        budget -= batch_executor.spent
+    return run
+
+
+def _group_bytes(program: Program, compiled: compiler.Compiled) -> int:
+    lane = 4 * program.registers + program.scratch
+    return compiled.lds + compiled.num_warps * program.lanes * lane
+
+
+# ---- the state in which a wave begins --------------------------------------------------------------------------------
+
+
+def _waves(program: Program, places: np.ndarray, per_group: int, arguments: int) -> Waves:
+    """Waves of the workgroups at `places` [wave, 3], registers as the hardware sets them before they begin."""
+    waves = Waves(len(places), program.lanes, program.registers, per_group)
+    waves.programs = places
+    first_lane = (np.arange(waves.count) % per_group)[:, None] * program.lanes
+    waves.V[0] = first_lane + np.arange(program.lanes)
+    facts = program.descriptor
+    register = sum(
+        size * facts.get(f"user_sgpr_{name}", 0)
+        for name, size in (("private_segment_buffer", 4), ("dispatch_ptr", 2), ("queue_ptr", 2))
+    )
+    waves.S[:, register], waves.S[:, register + 1] = U32(arguments & 0xFFFFFFFF), U32(arguments >> 32)
+    waves.S[:, M0] = U32(0xFFFFFFFF)
+    if program.arch.startswith("gfx12"):  # there the workgroup's number arrives in trap registers
+        waves.S[:, TTMP + 9] = places[:, 0]
+        waves.S[:, TTMP + 7] = places[:, 1] | places[:, 2] << 16
+        waves.S[:, TTMP + 8] = np.arange(waves.count) % per_group << 25
+        return waves
+    register = facts["user_sgpr_count"]
+    for axis, letter in enumerate("xyz"):
+        if facts.get(f"system_sgpr_workgroup_id_{letter}"):
+            waves.S[:, register] = places[:, axis]
+            register += 1
+    return waves
+
+
+def _argument_segment(program: Program, memory: GlobalMemory, grid, values: dict[str, Any], num_warps: int) -> int:
+    """Lay the arguments out in memory; returns the address."""
+    data = np.zeros(program.argument_bytes + 64, U8)  # scalar loads fetch more than there is
+    given = iter(values.items())
+    for argument in program.arguments:
+        if argument.kind.startswith("hidden_"):
+            content = _hidden(argument, grid, num_warps * program.lanes)
+        else:  # behind the kernel's own arguments stand pointers of Triton's, which stay null
+            content = _encoded(argument, memory, *next(given, ("", None)))
+        data[argument.offset : argument.offset + argument.size] = np.frombuffer(content, U8)
+    return memory.add_bytes(ARGUMENTS, data)
+
+
+def _hidden(argument: Argument, grid: tuple[int, int, int], threads: int) -> bytes:
+    sizes = {
+        "hidden_block_count_x": grid[0],
+        "hidden_block_count_y": grid[1],
+        "hidden_block_count_z": grid[2],
+        "hidden_group_size_x": threads,
+        "hidden_group_size_y": 1,
+        "hidden_group_size_z": 1,
+    }
+    return sizes.get(argument.kind, 0).to_bytes(argument.size, "little")
+
+
+def _encoded(argument: Argument, memory: GlobalMemory, name: str, value: Any) -> bytes:
+    if isinstance(value, torch.Tensor):
+        if value.device.type != "cpu":
+            raise ValueError(f"{name} is on {value.device}; the simulator takes tensors on the CPU")
+        return memory.add_tensor(name, value).to_bytes(8, "little")
+    if isinstance(value, float):
+        return {4: np.float32, 8: np.float64, 2: np.float16}[argument.size](value).tobytes()
+    return (int(value or 0) & ((1 << 8 * argument.size) - 1)).to_bytes(argument.size, "little")

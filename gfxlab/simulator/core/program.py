@@ -1,0 +1,185 @@
+"""The machine code of one kernel, ready to be executed: instructions, blocks between jumps, and its launch facts.
+
+The text is the compiler's own (`compiled.asm["amdgcn"]`); `gfxlab.code.isa` reads the instructions and their source
+lines, this module reads what only an execution needs: operands, jump targets and the kernel descriptor.
+Kernel descriptor and metadata: LLVM, "User Guide for AMDGPU Backend", code object V5.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Any
+
+import yaml
+
+from gfxlab.code import isa
+from gfxlab.simulator.core import operands
+from gfxlab.simulator.core.operands import Operand
+
+_YamlLoader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_UNPARSED = re.compile(r"s_(wait\w*|nop|delay_alu|sendmsg|setreg\w*|clause|sethalt|sleep|setprio|code_end)")
+
+
+@dataclass(frozen=True, eq=False)
+class Decoded:
+    """One instruction with its operands. `index`: its place in the program; `line`: of the kernel's source, or None."""
+
+    index: int
+    mnemonic: str
+    text: str
+    kind: str
+    operands: tuple[Operand, ...]
+    modifiers: dict[str, Any]
+    source: isa.SourceLine | None
+
+    @property
+    def line(self) -> int | None:
+        return self.source.line if self.source else None
+
+    @property
+    def loads_to_lds(self) -> bool:
+        """It loads from global memory straight into LDS; its first operand is the address, no result."""
+        return "lds" in self.modifiers or "_load_lds_" in self.mnemonic
+
+
+@dataclass(frozen=True, eq=False)
+class Argument:
+    """One kernel argument in the argument segment: where, how many bytes, and what it is (`value_kind`)."""
+
+    offset: int
+    size: int
+    kind: str
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """Instructions `start` to `stop` (exclusive): entered only at its first, left only after its last."""
+
+    start: int
+    stop: int
+
+
+@dataclass(frozen=True, eq=False)
+class Program:
+    """A kernel's code. `registers`: vector registers a lane, accumulators included; `scratch`: private bytes a lane."""
+
+    name: str
+    arch: str
+    text: str
+    instructions: tuple[Decoded, ...]
+    labels: dict[str, int]
+    blocks: tuple[Block, ...]
+    arguments: tuple[Argument, ...]
+    argument_bytes: int
+    registers: int
+    scratch: int
+    descriptor: dict[str, int]
+
+    @property
+    def lanes(self) -> int:
+        """Lanes in a wave."""
+        return 64 if self.arch.startswith("gfx9") else 32
+
+    @cached_property
+    def block_at(self) -> dict[int, int]:
+        """Number of the block that begins at an instruction."""
+        return {block.start: number for number, block in enumerate(self.blocks)}
+
+    def target(self, instruction: Decoded) -> int:
+        """The block that a jump goes to."""
+        return self.block_at[self.labels[instruction.operands[0].text]]
+
+
+@lru_cache(maxsize=128)
+def parse(text: str) -> Program:
+    """Read the compiler's assembly text; remembered by the text."""
+    arch = re.search(r'\.amd\w+_target "[^"]*?(gfx[0-9a-f]+)', text)[1]
+    descriptor = {name: int(value) for name, value in re.findall(r"\.amdhsa_(\w+) (\d+)\s*$", text, re.MULTILINE)}
+    metadata = _metadata(text)
+    parsed = isa.parse(text)
+    accumulators = descriptor.get("accum_offset", 256)
+    instructions = tuple(_decode(i, one, accumulators) for i, one in enumerate(parsed.instructions))
+    labels = {label: index for index, names in parsed.labels.items() for label in names}
+    return Program(
+        name=metadata[".name"],
+        arch=arch,
+        text=text,
+        instructions=instructions,
+        labels=labels,
+        blocks=_blocks(instructions, set(labels.values())),
+        arguments=tuple(Argument(a[".offset"], a[".size"], a[".value_kind"]) for a in metadata[".args"]),
+        argument_bytes=metadata[".kernarg_segment_size"],
+        registers=max((o.index + o.count for i in instructions for o in _all_operands(i) if o.is_vector), default=1),
+        scratch=metadata[".private_segment_fixed_size"],
+        descriptor=descriptor,
+    )
+
+
+def _metadata(text: str) -> dict[str, Any]:
+    document = re.search(r"\.amdgpu_metadata\n---\n(.*?)\n\.\.\.", text, re.DOTALL)[1]
+    return yaml.load(document, _YamlLoader)["amdhsa.kernels"][0]
+
+
+def _decode(index: int, instruction: isa.Instruction, accumulators: int) -> Decoded:
+    mnemonic, text = instruction.mnemonic, instruction.operands
+    pieces: list[str] = []
+    modifiers: dict[str, Any] = {}
+    if "::" in text:  # two at once: the second half is read when the pair is built
+        text, _, second = text.partition("::")
+        modifiers["second"] = _second(index, instruction, second.strip(), accumulators)
+    if not _UNPARSED.match(mnemonic):
+        pieces, found = operands.split(text)
+        modifiers.update(found)
+    read = tuple(operands.operand(piece, accumulators) for piece in pieces)
+    return Decoded(index, mnemonic, instruction.text, instruction.kind, read, modifiers, instruction.source)
+
+
+def _all_operands(instruction: Decoded) -> tuple[Operand, ...]:
+    """The operands, those of the second half of a pair too."""
+    second = instruction.modifiers.get("second")
+    return instruction.operands + (second.operands if second else ())
+
+
+def _second(index: int, first: isa.Instruction, text: str, accumulators: int) -> Decoded:
+    mnemonic, _, rest = text.partition(" ")
+    return _decode(index, isa.Instruction(mnemonic, rest, first.kind, first.source), accumulators)
+
+
+# ---- blocks ----------------------------------------------------------------------------------------------------------
+
+_BARRIER = re.compile(r"s_barrier(_wait)?$")
+
+
+def is_barrier(instruction: Decoded) -> bool:
+    """True where a wave waits for the other waves of its workgroup."""
+    return bool(_BARRIER.match(instruction.mnemonic))
+
+
+def is_end(instruction: Decoded) -> bool:
+    return instruction.mnemonic == "s_endpgm"
+
+
+def is_jump(instruction: Decoded) -> bool:
+    return instruction.mnemonic.startswith(("s_branch", "s_cbranch"))
+
+
+def is_control(instruction: Decoded) -> bool:
+    """True for what decides which instruction comes next: the executor does it, and no table."""
+    return is_jump(instruction) or is_barrier(instruction) or is_end(instruction)
+
+
+def _ends_block(instruction: Decoded) -> bool:
+    if instruction.kind == "branch" or is_barrier(instruction) or "saveexec" in instruction.mnemonic:
+        return True
+    if instruction.mnemonic.startswith("v_cmpx"):
+        return True
+    return any(o.is_scalar and o.index >= operands.EXEC for o in instruction.operands[:1])
+
+
+def _blocks(instructions: tuple[Decoded, ...], jumped_to: set[int]) -> tuple[Block, ...]:
+    """Blocks also end where EXEC is written, so that the active lanes are the same throughout one."""
+    starts = {0} | jumped_to | {i.index + 1 for i in instructions if _ends_block(i)}
+    edges = sorted(start for start in starts if start < len(instructions)) + [len(instructions)]
+    return tuple(Block(start, stop) for start, stop in zip(edges, edges[1:]))

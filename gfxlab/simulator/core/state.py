@@ -1,0 +1,132 @@
+"""The waves in flight: registers as arrays, one numpy operation for all waves that stand at the same instruction.
+
+Vector registers are `[register, wave, lane]`, scalar registers `[wave, register]`, so that a scalar register
+broadcasts over the lanes as `S[:, i : i + 1]` and a pair of them can be read as one 64-bit number in place.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gfxlab.simulator.core.operands import EXEC, SCALARS
+
+POISON = np.uint32(0x7FBADBAD)  # a NaN as a float, far out as an index: what registers hold before they are written
+
+
+class Watcher:
+    """Is told of what the waves do before it happens; these methods do nothing.
+
+    offset: of each lane in the region, int64 [wave, lane]; address: the same in LDS. lanes: those that take part,
+    None for all; what the others' numbers are is of no use. width: bytes a lane. words: what is stored, by 4 bytes.
+    """
+
+    def load(self, w: Waves, instruction, region, offset, lanes, width: int) -> None: ...
+    def store(self, w: Waves, instruction, region, offset, lanes, width: int, words) -> None: ...
+    def atomic(self, w: Waves, instruction, region, offset, lanes, width: int) -> None: ...
+    def local_load(self, w: Waves, instruction, address, lanes, width: int) -> None: ...
+    def local_store(self, w: Waves, instruction, address, lanes, width: int, words) -> None: ...
+    def local_atomic(self, w: Waves, instruction, address, lanes, width: int) -> None: ...
+
+    def illegal(self, w: Waves, instruction, kind: str, address, lanes, width: int) -> None:
+        """A "load", "store" or "update" of global memory that is about to fail; `address` counts from nowhere."""
+
+    def barrier(self, groups: np.ndarray) -> None:
+        """The waves of these workgroups, bool [workgroup of the batch], have met."""
+
+
+class Waves:
+    """All waves of the workgroups that run together, and the window of them that executes now.
+
+    `select` opens the window. Within it `V`, `I`, `F` are the vector registers as uint32, int32, float32; `S` the
+    scalar registers; `SCC` the condition bit. `live` says which waves of the window take part (None: all of them),
+    `mask` which lanes do (None: all of them).
+    """
+
+    def __init__(self, waves: int, lanes: int, registers: int, waves_per_group: int):
+        self.count, self.lanes, self.waves_per_group = waves, lanes, waves_per_group
+        self._v = np.full((registers, waves, lanes), POISON, np.uint32)
+        self._s = np.full((waves, SCALARS), POISON, np.uint32)
+        self._scc = np.zeros(waves, bool)
+        self._exec = np.ones((waves, lanes), bool)
+        self._s[:, EXEC:] = 0xFFFFFFFF if lanes == 64 else (0xFFFFFFFF, 0)
+        self.memory = self.lds = self.scratch = self.profile = None
+        self.watchers: tuple[Watcher, ...] = ()
+        self.programs = np.zeros((waves, 3), np.int64)
+        self.select(None)
+
+    def select(self, active: np.ndarray | None) -> None:
+        """Open the window over the waves where `active` is True; None: all."""
+        low, high = 0, self.count
+        if active is not None:
+            places = np.flatnonzero(active)
+            low, high = int(places[0]), int(places[-1]) + 1
+        self.window = slice(low, high)
+        whole = active is None or high - low == len(places)
+        self.live = None if whole else active[low:high]
+        self.V = self._v[:, low:high]
+        self.I, self.F = self.V.view(np.int32), self.V.view(np.float32)
+        self.S, self.SCC = self._s[low:high], self._scc[low:high]
+        self._active_exec = self._exec[low:high]
+        self._update_mask()
+
+    def _update_mask(self) -> None:
+        mask = self._active_exec if self.live is None else self._active_exec & self.live[:, None]
+        self.mask = None if mask.all() else mask
+
+    @property
+    def size(self) -> int:
+        """Waves in the window."""
+        return len(self.S)
+
+    @property
+    def group(self) -> np.ndarray:
+        """Number of each wave's workgroup within the batch, int64 [wave, 1]."""
+        return np.arange(self.window.start, self.window.stop)[:, None] // self.waves_per_group
+
+    # ---- vector registers --------------------------------------------------------------------------------------------
+
+    def write(self, register: np.ndarray, value: np.ndarray) -> None:
+        """Write one register (a view `[wave, lane]`) in the active lanes."""
+        if self.mask is None:
+            register[...] = value
+        else:
+            np.copyto(register, value, where=self.mask)
+
+    def full(self, value: np.ndarray) -> np.ndarray:
+        """The value as `[wave, lane]`: np.broadcast_to, which is slow, only where it is needed."""
+        shape = (len(self.S), self.lanes)
+        return value if np.shape(value) == shape else np.broadcast_to(value, shape)
+
+    # ---- scalar registers --------------------------------------------------------------------------------------------
+
+    def write_scalar(self, column: np.ndarray, value: np.ndarray) -> None:
+        """Write one column `[wave]` of scalar registers (or of SCC) in the live waves."""
+        if self.live is None:
+            column[...] = value
+        else:
+            np.copyto(column, value, where=self.live)
+
+    def lane_mask(self, index: int) -> np.ndarray:
+        """The scalar registers from `index` as one bit a lane, bool [wave, lane]."""
+        words = np.ascontiguousarray(self.S[:, index : index + self.lanes // 32])
+        return np.unpackbits(words.view(np.uint8), axis=1, bitorder="little").view(bool)
+
+    def write_lane_mask(self, index: int, value: np.ndarray) -> None:
+        """Write one bit a lane; lanes that are switched off read as 0. Writing EXEC changes the active lanes."""
+        if self.mask is not None:
+            value = value & self.mask
+        value = self.full(value)
+        words = np.packbits(value, axis=1, bitorder="little").view(np.uint32)
+        for word in range(self.lanes // 32):
+            self.write_scalar(self.S[:, index + word], words[:, word])
+        if index == EXEC:
+            self.exec_changed()
+
+    def exec_changed(self) -> None:
+        """Take the active lanes from the EXEC register, after it was written."""
+        bits = self.lane_mask(EXEC)
+        if self.live is None:
+            self._active_exec[...] = bits
+        else:
+            np.copyto(self._active_exec, bits, where=self.live[:, None])
+        self._update_mask()

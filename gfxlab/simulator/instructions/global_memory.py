@@ -1,0 +1,314 @@
+"""Loads and stores of global memory: by 64-bit address (global_), through a resource (buffer_), scalar (s_load_).
+
+A buffer access beyond the resource's size reads 0 and writes nothing; Triton masks lanes by giving them such an offset.
+Names and semantics: MI300 ISA, chapters 8, 9 and 10; RDNA 3 ISA, chapters 9 and 11.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import numpy as np
+
+from gfxlab.simulator.core import faults, values
+from gfxlab.simulator.core.numbers import I32, I64, U8, U16, U32
+from gfxlab.simulator.core.operands import M0, NULL, Operand
+from gfxlab.simulator.core.program import Decoded
+from gfxlab.simulator.core.state import Waves
+from gfxlab.simulator.instructions.common import NotInTable, Step, Target
+
+# Bytes a lane, and for narrow types how they fill a register: "unsigned", "signed", or one half of it.
+_WIDTHS = {
+    "dword": (4, ""),
+    "dwordx2": (8, ""),
+    "dwordx3": (12, ""),
+    "dwordx4": (16, ""),
+    "b32": (4, ""),
+    "b64": (8, ""),
+    "b96": (12, ""),
+    "b128": (16, ""),
+    "ushort": (2, "unsigned"),
+    "sshort": (2, "signed"),
+    "ubyte": (1, "unsigned"),
+    "sbyte": (1, "signed"),
+    "u16": (2, "unsigned"),
+    "i16": (2, "signed"),
+    "u8": (1, "unsigned"),
+    "i8": (1, "signed"),
+    "short": (2, "unsigned"),
+    "byte": (1, "unsigned"),
+    "b16": (2, "unsigned"),
+    "b8": (1, "unsigned"),
+}
+_HALVES = re.compile(r"(?:d16_)?(hi_)?(\w+?)(?:_d16(_hi)?)?$")
+
+
+def width_of(suffix: str) -> tuple[int, str]:
+    """Bytes a lane and the filling for the end of a mnemonic: `dwordx4`, `u16_d16_hi`, `d16_hi_b16`, ..."""
+    if suffix in _WIDTHS:
+        return _WIDTHS[suffix]
+    before, plain, after = _HALVES.match(suffix).groups()
+    if plain not in _WIDTHS or "d16" not in suffix:
+        raise NotInTable(suffix)
+    return _WIDTHS[plain][0], "high" if before or after else "low"
+
+
+def build(name: str, instruction: Decoded, target: Target) -> Step:
+    """The function that executes one load or store."""
+    if name.startswith("s_load_"):
+        return _scalar_load(name, instruction, target)
+    space, direction, suffix = re.match(r"(global|buffer|flat)_(load|store)_(\w+)", name).groups()
+    width, filling = width_of(suffix.removeprefix("lds_"))
+    if instruction.loads_to_lds:
+        if width < 4:
+            raise NotInTable(name)
+        address = buffer_address(instruction) if space == "buffer" else flat_address(instruction, 0)
+        return _load_to_lds(instruction, address, width)
+    if space == "buffer":
+        data, address = instruction.operands[0], buffer_address(instruction)
+    else:
+        data = instruction.operands[0 if direction == "load" else 1]
+        address = flat_address(instruction, 1 if direction == "load" else 0)
+    if direction == "load":
+        return _load(instruction, address, width, register_writer(data, width, filling, target))
+    return _store(instruction, address, width, register_reader(data, width, filling))
+
+
+# ---- addresses -------------------------------------------------------------------------------------------------------
+
+Address = Callable[[Waves], tuple[np.ndarray, np.ndarray | None]]  # int64 [wave, lane], and which lanes are in range
+
+
+def flat_address(instruction: Decoded, place: int) -> Address:
+    """Of a global_ access whose address operand is number `place` and whose base is the last: a register or `off`."""
+    where, base = instruction.operands[place], instruction.operands[-1]
+    offset = I64(instruction.modifiers.get("offset", 0))
+    if base.is_scalar and base.index != NULL:
+        read, first = values.reader(where, "u32"), values.reader(base, "i64")
+        return lambda w: (read(w).astype(I64) + (first(w) + offset), None)
+    read = values.reader(where, "i64")
+    return lambda w: (read(w) + offset, None)
+
+
+def buffer_address(instruction: Decoded) -> Address:
+    """Of a buffer_ access: base of the resource + a lane's offset + a scalar offset + a constant."""
+    where, resource, scalar = instruction.operands[-3:]
+    constant = I64(instruction.modifiers.get("offset", 0))
+    lane_offset = values.reader(where, "u32") if "offen" in instruction.modifiers else None
+    soffset = values.reader(scalar, "u32")
+    base_low, size = (Operand("", "s", resource.index + word, 1) for word in (0, 2))
+    read_size = values.reader(size, "u32")
+    read_base = values.reader(Operand("", "s", base_low.index, 2), "i64")
+
+    def address(w: Waves):
+        offset = lane_offset(w).astype(I64) + constant if lane_offset else np.full((w.size, w.lanes), constant)
+        inside = offset < read_size(w)
+        base = (read_base(w) & I64((1 << 48) - 1)) + np.asarray(soffset(w)).astype(I64)
+        return base + offset, None if inside.all() else inside
+
+    return address
+
+
+# ---- registers -------------------------------------------------------------------------------------------------------
+
+
+def register_writer(
+    data: Operand, width: int, filling: str, target: Target
+) -> Callable[[Waves, list[np.ndarray]], None]:
+    """A function that puts the words that were read into the registers from `data` on."""
+    i = data.index
+    if filling in ("", "unsigned") and data.half is None:
+
+        def write(w, words):
+            for place, word in enumerate(words):
+                w.write(w.V[i + place], word)
+
+        return write
+    if filling == "signed":
+        kind = np.int8 if width == 1 else np.int16
+        return lambda w, words: w.write(
+            w.I[i], words[0].astype(kind.__name__.replace("int", "uint")).view(kind).astype(I32)
+        )
+    half = values.writer(data, "u16", high=filling == "high", clear=False)
+    return lambda w, words: half(w, words[0].astype(U16))
+
+
+def register_reader(data: Operand, width: int, filling: str) -> Callable[[Waves], list[np.ndarray]]:
+    """A function that takes the words to be stored from the registers from `data` on."""
+    i = data.index
+    shift = U32(16 if filling == "high" or data.half else 0)
+    if shift:
+        return lambda w: [w.V[i] >> shift]
+    return lambda w: [w.V[i + place] for place in range(max(1, width // 4))]
+
+
+# ---- access ----------------------------------------------------------------------------------------------------------
+
+
+def _active(w: Waves, inside: np.ndarray | None) -> np.ndarray | None:
+    """The lanes that really access memory; None: all."""
+    if inside is None:
+        return w.mask
+    return inside if w.mask is None else inside & w.mask
+
+
+def _one_region(w: Waves, address: np.ndarray, active, width: int):
+    """The region that all active lanes go to, and the offsets in it; lanes that are off get one that is harmless."""
+    if active is not None:
+        address = np.where(active, address, address.flat[active.argmax()])
+    low, high = int(address.min()), int(address.max()) + width
+    region = w.memory.whole(low, high)
+    if region is not None:
+        return region, address - region.base
+    region = w.memory.region_of(low)
+    if region is not None and region.holds(offset := address - region.base, width).all():
+        return region, offset
+    return None, address
+
+
+def pieces(w: Waves, instruction: Decoded, kind: str, address, active, width: int):
+    """Lanes that go to different storages, a storage at a time: (region, offset [wave, lane], which lanes).
+
+    Raises:
+        IllegalAccess: a lane goes to none.
+    """
+    region, offset = _one_region(w, address, active, width)
+    if region is not None:
+        return [(region, offset, active)]
+    active = np.ones(address.shape, bool) if active is None else active
+    left = active.copy()
+    found = []
+    for region in w.memory.regions:
+        offset = address - region.base
+        lanes = left & region.holds(offset, width)
+        if lanes.any():
+            found.append((region, offset, lanes))
+            left &= ~lanes
+    if left.any():
+        for watcher in w.watchers:
+            watcher.illegal(w, instruction, kind, address, active, width)
+        raise faults.illegal_access(w, instruction, kind, address, active, width)
+    return found
+
+
+def read(
+    w: Waves, instruction: Decoded, address: np.ndarray, active: np.ndarray | None, width: int, watchers=None
+) -> list[np.ndarray]:
+    """The words that the active lanes read; what the others get is of no use. watchers: w.watchers unless given."""
+    if active is not None and not active.any():
+        return [np.zeros((w.size, w.lanes), U32)] * max(1, width // 4)
+    watchers = w.watchers if watchers is None else watchers
+    found = pieces(w, instruction, "load", w.full(address), active, width)
+    for region, offset, lanes in found:
+        for watcher in watchers:
+            watcher.load(w, instruction, region, offset, lanes, width)
+    region, offset, lanes = found[0]
+    if len(found) == 1:
+        return region.bytes.gather(offset, width)
+    words = [np.zeros(offset.shape, U32) for _ in range(max(1, width // 4))]
+    for region, offset, lanes in found:
+        for word, value in zip(words, region.bytes.gather(offset[lanes], width)):
+            word[lanes] = value
+    return words
+
+
+def write(
+    w: Waves, instruction: Decoded, address: np.ndarray, active, words: list[np.ndarray], width: int, watchers=None
+) -> None:
+    """Store the words of the active lanes. watchers: w.watchers unless given."""
+    if active is not None and not active.any():
+        return
+    words = [w.full(word) for word in words]
+    for region, offset, lanes in pieces(w, instruction, "store", w.full(address), active, width):
+        for watcher in w.watchers if watchers is None else watchers:
+            watcher.store(w, instruction, region, offset, lanes, width, words)
+        chosen = slice(None) if lanes is None else lanes
+        region.bytes.scatter(offset[chosen].reshape(-1), [word[chosen].reshape(-1) for word in words], width)
+
+
+def _load(instruction: Decoded, address: Address, width: int, write_registers) -> Step:
+    def run(w: Waves) -> None:
+        where, inside = address(w)
+        words = read(w, instruction, where, _active(w, inside), width)
+        if inside is not None:
+            words = [np.where(inside, word, U32(0)) for word in words]
+        write_registers(w, words)
+
+    return run
+
+
+def _store(instruction: Decoded, address: Address, width: int, read_registers) -> Step:
+    def run(w: Waves) -> None:
+        where, inside = address(w)
+        write(w, instruction, where, _active(w, inside), read_registers(w), width)
+
+    return run
+
+
+def _load_to_lds(instruction: Decoded, address: Address, width: int) -> Step:
+    """Straight from memory to LDS, at M0 + the constant offset + lane * width (gfx950)."""
+    constant = instruction.modifiers.get("offset", 0)
+
+    def run(w: Waves) -> None:
+        where, inside = address(w)
+        words = read(w, instruction, where, _active(w, inside), width)
+        if inside is not None:
+            words = [np.where(inside, word, U32(0)) for word in words]
+        place = (w.S[:, M0 : M0 + 1] & U32(0x3FFFF)).astype(I64) + constant + np.arange(w.lanes) * width
+        for watcher in w.watchers:
+            watcher.local_store(w, instruction, place, w.mask, width, words)
+        w.lds.write(w, instruction, place, words, width)
+
+    return run
+
+
+def _scalar_load(name: str, instruction: Decoded, target: Target) -> Step:
+    result, base, *offset = instruction.operands
+    suffix = name.removeprefix("s_load_")
+    width = {"dword": 4, "b32": 4, "u16": 2, "i16": 2, "u8": 1, "i8": 1}.get(suffix) or (
+        int(suffix.removeprefix("dwordx")) * 4 if suffix.startswith("dwordx") else int(suffix[1:]) // 8
+    )
+    signed = {"i8": (U8, np.int8), "i16": (U16, np.int16)}.get(suffix)
+    first = values.scalar_reader(base, "i64")
+    offsets = [values.scalar_reader(one, "i64" if one.is_constant else "u32") for one in offset]
+    constant = instruction.modifiers.get("offset", 0)
+
+    def run(w: Waves) -> None:
+        address = first(w) + constant
+        for one in offsets:
+            address = address + one(w).astype(I64)
+        words = _scalar_words(w, instruction, np.broadcast_to(address, w.size), width)
+        if signed:
+            words = [words[0].astype(signed[0]).view(signed[1]).astype(I32).view(U32)]
+        for place, word in enumerate(words):
+            w.write_scalar(w.S[:, result.index + place], word)
+
+    return run
+
+
+def _scalar_words(w: Waves, instruction: Decoded, address: np.ndarray, width: int) -> list[np.ndarray]:
+    live = np.ones(w.size, bool) if w.live is None else w.live
+    address = np.where(live, address, address[live.argmax()])[:, None]
+    region = w.memory.whole(int(address.min()), int(address.max()) + width)
+    if region is None:
+        words = [np.zeros(address.shape, U32) for _ in range(max(1, width // 4))]
+        for region, offset, lanes in pieces(w, instruction, "load", address, None, width):
+            lanes = slice(None) if lanes is None else lanes
+            for word, value in zip(words, region.bytes.gather(offset[lanes], width)):
+                word[lanes] = value
+        return [word[:, 0] for word in words]
+    return [word[:, 0] for word in region.bytes.gather(address - region.base, width)]
+
+
+__all__ = [
+    "build",
+    "buffer_address",
+    "flat_address",
+    "pieces",
+    "read",
+    "register_reader",
+    "register_writer",
+    "width_of",
+    "write",
+]

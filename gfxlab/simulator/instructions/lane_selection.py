@@ -1,0 +1,151 @@
+"""Sources taken from another lane (DPP) or from part of a register (SDWA, op_sel), and results put into a part.
+
+DPP, SDWA: MI300 ISA, sections 6.5 and 12; `row_xmask` and `dpp8`: RDNA 3 ISA, section 7.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gfxlab.simulator.core import values
+from gfxlab.simulator.core.numbers import U32
+from gfxlab.simulator.core.operands import Operand
+from gfxlab.simulator.core.program import Decoded
+from gfxlab.simulator.instructions.common import NotInTable, Target
+
+_PARTS = {  # SDWA: shift and mask
+    "BYTE_0": (0, 0xFF),
+    "BYTE_1": (8, 0xFF),
+    "BYTE_2": (16, 0xFF),
+    "BYTE_3": (24, 0xFF),
+    "WORD_0": (0, 0xFFFF),
+    "WORD_1": (16, 0xFFFF),
+}
+
+
+def source(operand: Operand, kind: str, place: int, instruction: Decoded, target: Target) -> values.Reader:
+    """Reader of the source number `place`, with what the instruction's modifiers say about it."""
+    modifiers = instruction.modifiers
+    select = _PARTS.get(modifiers.get(f"src{place}_sel")) if kind != "mask" else None
+    high = bool(modifiers.get("op_sel", (0,) * 4)[place]) if place < 3 and "op_sel" in modifiers else False
+    read = values.reader(operand, kind, high=high, select=select)
+    if place == 0 and instruction.mnemonic.endswith("_dpp"):
+        return _from_lanes(read, instruction, target)
+    return read
+
+
+def destination(operand: Operand, kind: str, sources: int, instruction: Decoded, target: Target) -> values.Writer:
+    """Writer of a result; `sources` is how many operands the op_sel modifier names before it."""
+    modifiers = instruction.modifiers
+    part = _PARTS.get(modifiers.get("dst_sel"))
+    if part and kind != "mask":
+        return _into_part(operand, kind, part, modifiers.get("dst_unused") == "UNUSED_PRESERVE")
+    op_sel = modifiers.get("op_sel", ())
+    high = len(op_sel) == 4 and bool(op_sel[3]) or len(op_sel) == sources + 1 and bool(op_sel[-1])
+    return values.writer(operand, kind, high=high, clear=target.cdna and not op_sel)
+
+
+def _into_part(operand: Operand, kind: str, part: tuple[int, int], keep: bool) -> values.Writer:
+    shift, bits = part
+    others = U32(~(bits << shift) & 0xFFFFFFFF)
+    i = operand.index
+
+    def write(w, value):
+        value = np.asarray(value)
+        word = value.view(np.dtype(f"u{value.dtype.itemsize}")).astype(U32)
+        word = (word & U32(bits)) << U32(shift)
+        w.write(w.V[i], (w.V[i] & others) | word if keep else word)
+
+    return write
+
+
+# ---- data-parallel primitives ----------------------------------------------------------------------------------------
+
+
+def _lanes(target: Target) -> np.ndarray:
+    return np.arange(target.lanes)
+
+
+def _sources(instruction: Decoded, target: Target) -> tuple[np.ndarray, np.ndarray]:
+    """For each lane the lane it reads from, and whether there is one."""
+    lane = _lanes(target)
+    row, place = lane & ~15, lane & 15
+    everywhere = np.ones(target.lanes, bool)
+    for name, value in instruction.modifiers.items():
+        match name:
+            case "quad_perm":
+                return (lane & ~3) | np.array(value)[lane & 3], everywhere
+            case "row_shl":
+                return lane + value, place + value < 16
+            case "row_shr":
+                return lane - value, place - value >= 0
+            case "row_ror":
+                return row | ((place - value) & 15), everywhere
+            case "row_mirror":
+                return row | (15 - place), everywhere
+            case "row_half_mirror":
+                return (lane & ~7) | (7 - (lane & 7)), everywhere
+            case "row_bcast" if value == 15:
+                return row - 1, lane > 15
+            case "row_bcast":
+                return np.full(target.lanes, 31), lane > 31
+            case "row_newbcast" | "row_share":
+                return row | value, everywhere
+            case "row_xmask":
+                return lane ^ value, everywhere
+            case "wave_shl":
+                return lane + 1, lane < target.lanes - 1
+            case "wave_shr":
+                return lane - 1, lane > 0
+            case "wave_rol":
+                return (lane + 1) % target.lanes, everywhere
+            case "wave_ror":
+                return (lane - 1) % target.lanes, everywhere
+            case "dpp8":
+                return (lane & ~7) | np.array(value)[lane & 7], everywhere
+    raise NotInTable(f"the lane selection of {instruction.text}")
+
+
+def _reached(w, instruction: Decoded, lane: np.ndarray, exists: np.ndarray) -> np.ndarray:
+    """Whether each lane's source exists and is switched on (`fi`: switched off ones are read too)."""
+    if w.mask is None or "fi" in instruction.modifiers:
+        return exists
+    return exists & w.mask[:, lane]
+
+
+def _from_lanes(read: values.Reader, instruction: Decoded, target: Target) -> values.Reader:
+    lane, exists = _sources(instruction, target)
+    lane = np.clip(lane, 0, target.lanes - 1)
+
+    def permuted(w):
+        value = w.full(read(w))
+        reached = _reached(w, instruction, lane, exists)
+        return np.where(reached, value[:, lane], value.dtype.type(0))
+
+    return permuted
+
+
+def only_reached_lanes(write: values.Writer, instruction: Decoded, target: Target) -> values.Writer:
+    """Under DPP, write only the rows and banks named, and (without bound_ctrl) only lanes whose source exists.
+
+    dpp8 has no such modifiers: all lanes are written, with 0 where the source is switched off.
+    """
+    if not instruction.mnemonic.endswith("_dpp") or "dpp8" in instruction.modifiers:
+        return write
+    modifiers, lane = instruction.modifiers, _lanes(target)
+    rows, banks = modifiers.get("row_mask", 15), modifiers.get("bank_mask", 15)
+    named = ((rows >> (lane >> 4)) & 1 & (banks >> ((lane & 15) >> 2)) & 1).astype(bool)
+    source_lane, exists = _sources(instruction, target)
+    source_lane = np.clip(source_lane, 0, target.lanes - 1)
+    if "bound_ctrl" in modifiers and named.all():
+        return write
+
+    def run(w, value):
+        written = named if "bound_ctrl" in modifiers else named & _reached(w, instruction, source_lane, exists)
+        saved = w.mask
+        active = w.full(written)
+        w.mask = active if saved is None else saved & active
+        write(w, value)
+        w.mask = saved
+
+    return run

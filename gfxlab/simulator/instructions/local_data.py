@@ -1,0 +1,114 @@
+"""LDS, the memory that a workgroup shares: ds_read, ds_write (gfx9), ds_load, ds_store (RDNA), and transposing reads.
+
+Names and semantics: MI300 ISA, section 12.13; ds_read_b64_tr: CDNA 4 ISA.
+"""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+
+from gfxlab.simulator.core import values
+from gfxlab.simulator.core.numbers import I64, U8, U16, U32
+from gfxlab.simulator.core.operands import Operand
+from gfxlab.simulator.core.program import Decoded
+from gfxlab.simulator.instructions.common import NotInTable, Step, Target
+from gfxlab.simulator.instructions.global_memory import register_reader, register_writer, width_of
+
+_NAME = re.compile(r"ds_(read|write|load|store)(2st64|2|_2addr_stride64|_2addr)?_(\w+)")
+
+
+def build(name: str, instruction: Decoded, target: Target) -> Step:
+    """The function that executes one LDS access."""
+    found = _NAME.match(name)
+    if not found:
+        raise NotInTable(name)
+    direction, twice, suffix = found.groups()
+    if "_tr_" in suffix:
+        return _transposing_read(suffix, instruction, target)
+    width, filling = width_of(suffix)
+    offsets = _offsets(instruction, twice, width)
+    if direction in ("read", "load"):
+        return _read(instruction, offsets, width, filling, target)
+    return _write(instruction, offsets, width, filling)
+
+
+def _offsets(instruction: Decoded, twice: str | None, width: int) -> list[int]:
+    """The constant offsets in bytes: one, or two counted in elements (or in 64 of them)."""
+    modifiers = instruction.modifiers
+    if not twice:
+        return [modifiers.get("offset", 0)]
+    unit = width * (64 if "64" in twice else 1)
+    return [modifiers.get("offset0", 0) * unit, modifiers.get("offset1", 0) * unit]
+
+
+def _address(operand: Operand) -> values.Reader:
+    read = values.reader(operand, "u32")
+    return lambda w: w.full(read(w).astype(I64))
+
+
+def _load(w, instruction: Decoded, address: np.ndarray, width: int) -> list[np.ndarray]:
+    for watcher in w.watchers:
+        watcher.local_load(w, instruction, address, w.mask, width)
+    return w.lds.read(w, instruction, address, width)
+
+
+def store(w, instruction: Decoded, address: np.ndarray, words: list[np.ndarray], width: int) -> None:
+    """Write the words of the active lanes to LDS."""
+    for watcher in w.watchers:
+        watcher.local_store(w, instruction, address, w.mask, width, words)
+    w.lds.write(w, instruction, address, words, width)
+
+
+def _read(instruction: Decoded, offsets: list[int], width: int, filling: str, target: Target) -> Step:
+    result, where = instruction.operands
+    address = _address(where)
+    words = max(1, width // 4)
+    writers = [
+        register_writer(Operand("", "v", result.index + place * words, half=result.half), width, filling, target)
+        for place in range(len(offsets))
+    ]
+
+    def run(w):
+        base = address(w)
+        found = [_load(w, instruction, base + offset, width) for offset in offsets]
+        for write, value in zip(writers, found):
+            write(w, value)
+
+    return run
+
+
+def _write(instruction: Decoded, offsets: list[int], width: int, filling: str) -> Step:
+    where, *data = instruction.operands
+    address = _address(where)
+    readers = [register_reader(one, width, filling) for one in data]
+
+    def run(w):
+        base = address(w)
+        for offset, read in zip(offsets, readers):
+            store(w, instruction, base + offset, read(w), width)
+
+    return run
+
+
+def _transposing_read(suffix: str, instruction: Decoded, target: Target) -> Step:
+    """ds_read_b64_tr_b16 and _b8: 16 lanes read a tile of 16 rows and each gets a column's piece."""
+    result, where = instruction.operands
+    address = _address(where)
+    offset = instruction.modifiers.get("offset", 0)
+    kind = {"b64_tr_b16": U16, "b64_tr_b8": U8}.get(suffix)
+    if kind is None:
+        raise NotInTable(instruction.mnemonic)
+    elements = 8 // np.dtype(kind).itemsize  # a lane
+    lane, place = np.arange(16)[:, None], np.arange(elements)[None, :]
+    from_lane, from_place = (16 // elements) * place + lane // elements, lane % elements
+
+    def run(w):
+        low, high = _load(w, instruction, address(w) + offset, 8)
+        read = np.stack([low, high], axis=-1).view(kind).reshape(w.size, w.lanes // 16, 16, elements)
+        turned = np.ascontiguousarray(read[:, :, from_lane, from_place]).view(U32).reshape(w.size, w.lanes, 2)
+        w.write(w.V[result.index], turned[..., 0])
+        w.write(w.V[result.index + 1], turned[..., 1])
+
+    return run

@@ -1,0 +1,94 @@
+"""Finds the table that knows an instruction."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from gfxlab.simulator.core.faults import UnknownInstruction
+from gfxlab.simulator.core.program import Decoded
+from gfxlab.simulator.instructions import (
+    atomics,
+    cross_lane,
+    dual,
+    float8,
+    global_memory,
+    local_data,
+    matrix,
+    packed,
+    scalar,
+    scratch,
+    vector,
+)
+from gfxlab.simulator.instructions.common import NotInTable, Step, Target
+
+Builder = Callable[[Decoded, Target], Step]
+
+# No result in any register: they order memory or time, and this machine has neither caches nor a clock.
+_NOTHING = re.compile(
+    r"s_(nop|wait\w*|setprio|sleep|sched\w*|clause|delay_alu|icache_inv|dcache_\w+|setreg\w*|ttracedata|sethalt|sendmsg|"
+    r"set_inst_prefetch_distance|code_end|barrier_signal|version)|(buffer|global)_(gl\d_inv|inv|wb\w*)"
+)
+_NEWER_NAMES = (  # gfx11 and gfx12 renamed many instructions of gfx9 without changing them
+    (re.compile(r"^v_(add|sub|subrev)_nc_([ui]\d+)"), r"v_\1_\2"),
+    (re.compile(r"^v_(add|sub|subrev)_co_ci_u32"), r"v_\1c_co_u32"),
+    (re.compile(r"^v_(pk_)?(max|min)_num_(f\d+)"), r"v_\1\2_\3"),
+    (re.compile(r"^v_(max3|min3|med3|maxmin|minmax)_num_(f\d+)"), r"v_\1_\2"),
+    (re.compile(r"^v_mad_co_([ui])64"), r"v_mad_\g<1>64"),
+    (re.compile(r"^s_(add|sub)_co_ci_u32"), r"s_\1c_u32"),
+    (re.compile(r"^s_(add|sub)_co_([ui]32)"), r"s_\1_\2"),
+    (re.compile(r"^s_addk_co_i32"), "s_addk_i32"),
+    (re.compile(r"^s_(and|or)_not1_"), r"s_\1n2_"),
+    (re.compile(r"^s_and_not0_"), "s_andn1_"),
+    (
+        re.compile(r"^v_(subc|subrevc)_co_u32"),
+        lambda found: {"subc": "v_subb", "subrevc": "v_subbrev"}[found[1]] + "_co_u32",
+    ),
+    (re.compile(r"^s_subc_u32"), "s_subb_u32"),
+)
+_FAMILIES: tuple[tuple[re.Pattern, Builder], ...] = tuple(
+    (re.compile(pattern), builder)
+    for pattern, builder in (
+        (r"v_dual_", dual.build),
+        (r"v_(mfma|wmma)_", matrix.build),
+        (
+            r"(global|buffer|flat)_atomic_|ds_(add|sub|inc|dec|max|min|and|or|xor|cmpst|cmpstore|wrxchg|storexchg)_",
+            atomics.build,
+        ),
+        (r"scratch_", scratch.build),
+        (r"(global|buffer|flat)_|s_load_", global_memory.build),
+        (r"ds_(bpermute|permute|swizzle)|v_(readlane|readfirstlane|writelane|permlane|mbcnt)", cross_lane.build),
+        (r"ds_", local_data.build),
+        (r"s_|v_s_", scalar.build),
+        (r"v_cvt_\w*(fp8|bf8)", float8.build),
+        (r"v_(pk_|fma_mix|mad_mix)", packed.build),
+        (r"v_", vector.build),
+    )
+)
+
+
+@dataclass(frozen=True)
+class _Unknown:
+    instruction: Decoded
+
+    def __call__(self, w) -> None:
+        raise UnknownInstruction(self.instruction)
+
+
+def build(instruction: Decoded, target: Target) -> Step:
+    """The function that executes one instruction on the waves; of an unknown one, a function that says so."""
+    name = instruction.mnemonic.removesuffix("_dpp").removesuffix("_e64")
+    for pattern, newer in _NEWER_NAMES:
+        name = pattern.sub(newer, name)
+    if _NOTHING.fullmatch(name):
+        return None
+    for pattern, builder in _FAMILIES:
+        if pattern.match(name):
+            if instruction.kind == "scratch" and builder is global_memory.build:
+                builder = scratch.build
+            try:
+                return builder(name, instruction, target)
+            except NotInTable:
+                return _Unknown(instruction)
+    return _Unknown(instruction)

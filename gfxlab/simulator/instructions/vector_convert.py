@@ -1,0 +1,57 @@
+"""Vector conversions between integers and floats of 8, 16 and 32 bits."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gfxlab.simulator.core.numbers import F16, F32, I32, U16, U32, from_bf16, round_to_bf16
+from gfxlab.simulator.instructions.common import Op
+
+
+def saturated(x, kind):
+    """Toward zero; beyond the range the nearest end, NaN is 0."""
+    limits = np.iinfo(kind)
+    whole = np.trunc(np.asarray(x, np.float64))
+    return np.clip(np.where(np.isnan(whole), 0, whole), limits.min, limits.max).astype(kind)
+
+
+def _half_bits(x):
+    return np.asarray(x).astype(F16).view(U16).astype(U32)
+
+
+def _toward_zero(x):
+    """float32 to float16 bits, cutting off (v_cvt_pkrtz): step back where rounding went outward."""
+    nearest = np.asarray(x, F32).astype(F16)
+    outward = np.abs(nearest.astype(F32)) > np.abs(x)
+    return (nearest.view(U16) - outward.astype(U16)).astype(U32)
+
+
+def _pair(low, high):
+    return low | high << U32(16)
+
+
+CONVERT: dict[str, Op] = {
+    "v_cvt_f32_i32": Op(lambda a: a.astype(F32), "i32", "f32"),
+    "v_cvt_f32_u32": Op(lambda a: a.astype(F32), "u32", "f32"),
+    "v_cvt_i32_f32": Op(lambda a: saturated(a, I32), "f32", "i32"),
+    "v_cvt_u32_f32": Op(lambda a: saturated(a, U32), "f32", "u32"),
+    "v_cvt_f16_f32": Op(lambda a: np.asarray(a).astype(F16), "f32", "f16"),
+    "v_cvt_f32_f16": Op(lambda a: a.astype(F32), "f16", "f32"),
+    "v_cvt_f16_u16": Op(lambda a: a.astype(F16), "u16", "f16"),
+    "v_cvt_f16_i16": Op(lambda a: a.astype(F16), "i16", "f16"),
+    "v_cvt_u16_f16": Op(lambda a: saturated(a, U16), "f16", "u16"),
+    "v_cvt_i16_f16": Op(lambda a: saturated(a, np.int16), "f16", "i16"),
+    "v_cvt_f32_bf16": Op(from_bf16, "u16", "f32"),
+    "v_cvt_pk_bf16_f32": Op(lambda a, b: _pair(round_to_bf16(a), round_to_bf16(b)), "f32", "u32"),
+    "v_cvt_pk_f16_f32": Op(lambda a, b: _pair(_half_bits(a), _half_bits(b)), "f32", "u32"),
+    "v_cvt_pkrtz_f16_f32": Op(lambda a, b: _pair(_toward_zero(a), _toward_zero(b)), "f32", "u32"),
+    "v_cvt_pk_rtz_f16_f32": Op(lambda a, b: _pair(_toward_zero(a), _toward_zero(b)), "f32", "u32"),
+    "v_cvt_pk_u16_u32": Op(lambda a, b: _pair(np.minimum(a, U32(65535)), np.minimum(b, U32(65535))), "u32"),
+    "v_cvt_i32_i16": Op(lambda a: a.astype(I32), "i16", "i32"),
+    "v_cvt_u32_u16": Op(lambda a: a.astype(U32), "u16", "u32"),
+    "v_sext_i32_i16": Op(lambda a: a.astype(I32), "i16", "i32"),
+}
+CONVERT |= {
+    f"v_cvt_f32_ubyte{place}": Op(lambda a, at=place: ((a >> U32(8 * at)) & U32(0xFF)).astype(F32), "u32", "f32")
+    for place in range(4)
+}

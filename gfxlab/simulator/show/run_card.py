@@ -1,0 +1,121 @@
+"""A simulated launch as text, as an HTML card, and in sentences about what makes it slow."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator
+
+from gfxlab import style
+from gfxlab.hardware import format_bytes
+from gfxlab.simulator.show.run import Line, Moved, Run
+from gfxlab.simulator.watch import traffic
+
+_NOT_TIMED = "functional, not timed: no clock and no caches; counts are of waves"
+_HEAD = ("line", "", "instructions", "lanes on", "loaded", "stored", "coalesced", "LDS cycles")
+_NUMBERS = 6
+_POOR = 0.5
+_MUCH = 0.1  # of all instructions
+_WIDE = 72  # characters of a source line
+
+
+def _title(run: Run) -> str:
+    sizes = [n for n in run.grid if n > 1] or [1]
+    return f"{run.compiled.name} on {run.program.arch}, grid {' x '.join(map(str, sizes))}"
+
+
+def _rows(run: Run) -> dict[str, str]:
+    total = run.instructions
+    rows = {
+        "wave-instructions": f"{total:,}",
+        "of these": ", ".join(f"{count / total:.0%} {unit}" for unit, count in run.mix.items()),
+    }
+    if run.profile:
+        rows["lanes on"] = f"{run.active:.0%}"
+        for name, moved in (("loads", run.loads), ("stores", run.stores), ("atomics", run.atomics)):
+            if moved.bytes:
+                rows[name] = _moved(moved)
+        if lds := run.lds.bytes and run.lds:
+            rows["LDS"] = (
+                f"{format_bytes(lds.bytes)} in {lds.cycles:,} cycles, {lds.conflicts:,} lost to bank conflicts"
+            )
+        if spills := run.spills.bytes and run.spills:
+            rows["spills"] = f"{format_bytes(spills.bytes)}: {spills.stores:,} stores and {spills.loads:,} loads"
+    return rows
+
+
+def _moved(moved: Moved) -> str:
+    return (
+        f"{format_bytes(moved.bytes)}, {format_bytes(moved.least)} if each byte moved once; "
+        f"{moved.segments:,} segments of {traffic.SEGMENT} bytes ({moved.coalescing:.0%} coalesced), "
+        f"{moved.lines:,} lines of {traffic.LINE}"
+    )
+
+
+def _cells(line: Line) -> tuple[str, ...]:
+    moved = line.loads + line.stores + line.atomics
+    conflicts = f" ({line.lds.conflicts:,} lost)" if line.lds.conflicts else ""
+    return (
+        str(line.source.line) if line.source else "-",
+        textwrap.shorten(line.text, _WIDE, placeholder=" ...") or "(the compiler names no line)",
+        f"{line.instructions:,}",
+        f"{line.active:.0%}",
+        format_bytes(line.loads.bytes) if line.loads.bytes else "",
+        format_bytes(line.stores.bytes + line.atomics.bytes) if line.stores.bytes or line.atomics.bytes else "",
+        f"{moved.coalescing:.0%}" if moved.segments else "",
+        f"{line.lds.cycles:,}{conflicts}" if line.lds.cycles else "",
+    )
+
+
+def table(run: Run) -> str:
+    """The kernel's lines with what each did."""
+    return style.text_table([_HEAD, *map(_cells, run.by_line)], numbers=_NUMBERS)
+
+
+def text(run: Run) -> str:
+    """Everything, as text."""
+    rows = _rows(run)
+    wide = max(map(len, rows))
+    facts = [f"  {key:{wide}}  {value}" for key, value in rows.items()]
+    return "\n".join([_title(run), f"  ({_NOT_TIMED})", *facts, "", table(run), *(f"  ! {n}" for n in run.notes)])
+
+
+def card(run: Run) -> str:
+    """Everything, as an HTML card."""
+    body = style.table(_rows(run).items()) + f'<p class="q">{_NOT_TIMED}</p>'
+    lines = style.table(map(_cells, run.by_line), _HEAD, numbers=_NUMBERS)
+    return style.card(_title(run), body + lines + style.warnings(run.notes))
+
+
+# ---- what makes it slow ----------------------------------------------------------------------------------------------
+
+
+def slow(run: Run) -> Iterator[str]:
+    """Sentences about what costs time on hardware, most telling first."""
+    if run.spills.bytes:
+        yield (
+            f"Registers that did not fit moved {format_bytes(run.spills.bytes)} to memory and back: take smaller "
+            "blocks or more num_warps."
+        )
+    for line in run.by_line:
+        yield from _slow_line(line)
+        if line.source and line.active < _POOR and line.instructions > _MUCH * run.instructions:
+            yield f"line {line.source.line} runs with {line.active:.0%} of its lanes on."
+    for verb, moved in (("loaded", run.loads), ("stored", run.stores)):
+        for name, (asked, least) in moved.tensors.items():
+            if asked > 2 * least:
+                yield f"{name}: each byte is {verb} {asked / least:.3g} times; only a cache can save that."
+
+
+def _slow_line(line: Line) -> Iterator[str]:
+    where = f"line {line.source.line}" if line.source else "code without a line"
+    for verb, moved in (("loads", line.loads), ("stores", line.stores)):
+        if moved.coalescing < _POOR:
+            yield (
+                f"{where} {verb} from {moved.segments:,} segments of {traffic.SEGMENT} bytes where "
+                f"{moved.fewest:,} would do: neighbouring lanes should have neighbouring elements."
+            ).replace("stores from", "stores to")
+    if line.lds.conflicts > _POOR * line.lds.cycles:
+        yield (
+            f"{where} loses {line.lds.conflicts:,} of {line.lds.cycles:,} LDS cycles to bank conflicts, up to "
+            f"{line.lds.worst} lanes at one bank."
+        )

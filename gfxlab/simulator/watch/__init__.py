@@ -1,0 +1,1 @@
+"""What is noticed while it runs: races, undefined reads, traffic, counts."""

@@ -1,0 +1,221 @@
+"""What a launch does wrong although every access stays inside the tensors. Each finding is one sentence of `Run.notes`.
+
+- An access that is not aligned to its elements, nor to 4 bytes.
+- Two programs store different values to one element: the last wins, and which is last nobody knows.  Equal values do
+  no harm and are not reported.  A program that has made an atomic access before may hold a lock: it is believed.
+- Of tensors named as outputs: elements that are read before they are written, and elements never written.
+- In LDS: races between waves, and bytes read that nobody wrote (`races`).
+- Registers read that nothing wrote (`undefined`).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+import torch
+
+from gfxlab.simulator.core import faults
+from gfxlab.simulator.core.memory import GlobalMemory, Region, Shadow
+from gfxlab.simulator.core.numbers import U8, U32
+from gfxlab.simulator.core.program import Decoded, Program
+from gfxlab.simulator.core.state import Watcher, Waves
+from gfxlab.simulator.watch.notes import Notes
+from gfxlab.simulator.watch.races import Races
+from gfxlab.simulator.watch.undefined import undefined_reads
+
+_BY_ATOMIC = U32(0xFFFFFFFF)  # instead of a program's number
+
+
+def poison(name: str, tensor: torch.Tensor) -> None:
+    """Fill a tensor with what no kernel should compute: NaN, or the largest integer.
+
+    Raises:
+        TypeError: it is no tensor.
+    """
+    if not isinstance(tensor, torch.Tensor):
+        raise TypeError(f"outputs must name tensor arguments; {name} is {tensor!r}")
+    if tensor.dtype == torch.bool:
+        tensor.fill_(True)
+    elif tensor.dtype.itemsize == 1 and tensor.is_floating_point():
+        tensor.view(torch.uint8).fill_(0x80 if "fnuz" in str(tensor.dtype) else 0x7F)
+    elif tensor.is_floating_point():
+        tensor.fill_(float("nan"))
+    else:
+        tensor.fill_(torch.iinfo(tensor.dtype).max)
+
+
+class Checks(Watcher):
+    """Watches the waves of one launch."""
+
+    def __init__(self, program: Program, memory: GlobalMemory, grid: tuple[int, int, int], outputs: Iterable[str] = ()):
+        self.notes = Notes()
+        self._program, self._grid = program, grid
+        self._outputs = [(region, span) for region in memory.regions for span in region.spans if span.name in outputs]
+        self._read_too_early = {region for region, _ in self._outputs}
+        self._storers: dict[Region, Shadow] = {}  # by element: 1 + the number of the program that stored last
+        self._may_hold_lock = np.zeros(int(np.prod(grid)) + 1, bool)
+        self._races: Races | None = None
+
+    def begin(self, w: Waves, lds: int) -> None:
+        """A new batch of workgroups starts."""
+        x, y, z = w.programs.T
+        self._number = (1 + x + self._grid[0] * (y + self._grid[1] * z)).astype(U32)[:, None]
+        groups = w.count // w.waves_per_group
+        self._races = Races(self._program, groups, lds, w.waves_per_group, self.notes) if lds else None
+
+    def finish(self, executed: np.ndarray) -> list[str]:
+        """All sentences. executed: how often each block was."""
+        return [*self.notes, *self._never_written(), *self._undefined(executed)]
+
+    # ---- global memory -----------------------------------------------------------------------------------------------
+
+    def load(self, w: Waves, instruction: Decoded, region: Region, offset, lanes, width: int) -> None:
+        self._check_alignment(w, instruction, region, offset, lanes, width, "loads")
+        if region in self._read_too_early:
+            self._check_written(w, instruction, region, offset, lanes, width)
+
+    def atomic(self, w: Waves, instruction: Decoded, region: Region, offset, lanes, width: int) -> None:
+        self._check_alignment(w, instruction, region, offset, lanes, width, "updates")
+        if region in self._read_too_early:
+            self._check_written(w, instruction, region, offset, lanes, width)
+        number = np.broadcast_to(self._number[w.window], offset.shape)
+        self._may_hold_lock[number if lanes is None else number[lanes]] = True
+        cells, index = self._stored(region).at(_chosen(offset, lanes), width)
+        cells[index] = _BY_ATOMIC
+
+    def store(self, w: Waves, instruction: Decoded, region: Region, offset, lanes, width: int, words) -> None:
+        self._check_alignment(w, instruction, region, offset, lanes, width, "stores")
+        at = _chosen(offset, lanes).reshape(-1)
+        me = _chosen(np.broadcast_to(self._number[w.window], offset.shape), lanes).reshape(-1)
+        shadow = self._stored(region)
+        cells, index = shadow.at(at, width)
+        me = me if index.ndim == 1 else me[:, None]
+        before = cells[index]
+        cells[index] = me
+        earlier = before.any() and ((before != 0) & (before != me)).any()
+        # lanes that rise do not meet; others may, and then somebody's number is no longer there
+        if earlier or (at[1:] - at[:-1] < width).any() and (cells[index] != me).any():
+            values = [_chosen(word, lanes).reshape(-1) for word in words]
+            self._check_values(instruction, region, at, me, values, width, shadow.unit, (before, cells[index]))
+
+    def _stored(self, region: Region) -> Shadow:
+        if region not in self._storers:
+            self._storers[region] = Shadow(region.bytes.u8.size, U32)
+        return self._storers[region]
+
+    def _check_alignment(self, w, instruction, region: Region, offset, lanes, width: int, does: str) -> None:
+        unit = min(width, 4)
+        if unit == 1 or not (np.bitwise_or.reduce(_chosen(offset, lanes), axis=None) | region.base) & (unit - 1):
+            return
+        address = offset + region.base
+        bad = (address & (unit - 1)) != 0
+        bad = bad if lanes is None else bad & lanes
+        if not bad.any():
+            return
+
+        def says(wave: int, lane: int) -> str:
+            at = int(address[wave, lane])
+            return f"{does} {width} bytes at address {at:#x} ({faults.place(w, at)}), which is no multiple of {unit}"
+
+        self.notes.add_lane("misaligned", w, instruction, bad, says)
+
+    def _check_written(self, w, instruction: Decoded, region: Region, offset, lanes, width: int) -> None:
+        """Nothing may be read of an output before it was written."""
+        cells, index = self._stored(region).at(offset if lanes is None else np.where(lanes, offset, 0), width)
+        bad = cells[index] == 0
+        bad = bad.any(axis=-1) if bad.ndim > offset.ndim else bad
+        spans = [span for one, span in self._outputs if one is region]
+        bad = bad & np.logical_or.reduce([(span.start <= offset) & (offset < span.stop) for span in spans])
+        bad = bad if lanes is None else bad & lanes
+        if bad.any():
+            says = lambda wave, lane: (  # noqa: E731
+                f"reads {faults.place(w, region.base + int(offset[wave, lane]))} before anything was stored there"
+            )
+            self.notes.add_lane("read too early", w, instruction, bad, says)
+
+    def _check_values(
+        self, instruction: Decoded, region: Region, offset, me, words, width: int, unit: int, owners
+    ) -> None:
+        """Other programs stored there, earlier or at the same time: say so if what they stored differs.
+
+        offset: [lane], me: the program's number. owners: who stored there last, before and after, [lane, cell of unit].
+        """
+        mine = _by_cell(words, width, unit)
+        me = me.reshape(len(offset), 1)
+        for owner in owners:
+            owner = owner.reshape(mine.shape[:2])
+            there = _by_cell(region.bytes.gather(offset, width), width, unit)
+            other = (owner != 0) & (owner != me) & (owner != _BY_ATOMIC) & ~self._may_hold_lock[me]
+            odd = other[..., None] & (there != mine)
+            if odd.any():
+                lane, cell, byte = (int(i) for i in np.argwhere(odd)[0])
+                place = int(offset[lane]) + cell * unit + byte
+                self._report(instruction, region, place, {int(me[lane, 0]), int(owner[lane, cell])})
+            region.bytes.scatter(offset, words, width)  # to see who wins of those that store at the same time
+
+    def _report(self, instruction: Decoded, region: Region, place: int, programs: set[int]) -> None:
+        span = region.span_at(place)
+        first, second = (faults.program_name(self._place(number)) for number in sorted(programs))
+        self.notes.add(
+            "shared",
+            instruction,
+            f"programs {first} and {second} store different values to element {span.element(place)} of {span.name}"
+            f"{faults.at_line(instruction)}: the last one wins, and which is last is luck. "
+            "Let one program write it, or add with tl.atomic_add.",
+        )
+
+    def _place(self, number: int) -> tuple[int, int, int]:
+        x, y, _ = self._grid
+        return (number - 1) % x, (number - 1) // x % y, (number - 1) // (x * y)
+
+    # ---- LDS ---------------------------------------------------------------------------------------------------------
+
+    def local_load(self, w: Waves, instruction: Decoded, address, lanes, width: int) -> None:
+        if self._races:
+            self._races.local_load(w, instruction, address, lanes, width)
+
+    def local_store(self, w: Waves, instruction: Decoded, address, lanes, width: int, words) -> None:
+        if self._races:
+            self._races.local_store(w, instruction, address, lanes, width, words)
+
+    def local_atomic(self, w: Waves, instruction: Decoded, address, lanes, width: int) -> None:
+        if self._races:
+            self._races.local_atomic(w, instruction, address, lanes, width)
+
+    def barrier(self, groups: np.ndarray) -> None:
+        if self._races:
+            self._races.barrier(groups)
+
+    # ---- at the end --------------------------------------------------------------------------------------------------
+
+    def _never_written(self) -> Iterator[str]:
+        for region, span in self._outputs:
+            missing = np.flatnonzero(self._stored(region).within(span) == 0)
+            if missing.size:
+                first = np.flatnonzero(span.exists())[missing[0]]
+                what = "1 element" if missing.size == 1 else f"{missing.size:,} elements"
+                yield f"{what} of {span.name} never written, of {span.size:,}; the first is element {first}."
+
+    def _undefined(self, executed: np.ndarray) -> Iterator[str]:
+        starts = [block.start for block in self._program.blocks]
+        names: dict[Decoded, list[str]] = {}
+        for instruction, register in undefined_reads(self._program):
+            if executed[bisect_right(starts, instruction.index) - 1]:
+                names.setdefault(instruction, []).append(register)
+        for instruction, registers in names.items():
+            yield (
+                f"`{instruction.text}` reads {' and '.join(registers)}{faults.at_line(instruction)}, "
+                "which no instruction before it has written."
+            )
+
+
+def _chosen(array: np.ndarray, lanes) -> np.ndarray:
+    return array if lanes is None else array[lanes]
+
+
+def _by_cell(words: list[np.ndarray], width: int, unit: int) -> np.ndarray:
+    """The bytes of each lane's words, uint8 [lane, cell, byte of the cell]."""
+    data = np.ascontiguousarray(np.stack(words, axis=-1), dtype=U32).view(U8)
+    return data[:, :width].reshape(len(data), -1, unit)

@@ -1,0 +1,123 @@
+"""Registers that an instruction reads although no instruction before it, on any way through the code, wrote them.
+
+Only the code is looked at, not the launch.  Not every such read is a mistake: compilers leave a register undefined
+where its value does not matter.  What an instruction keeps of its old destination (DPP, v_writelane) is no read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from functools import lru_cache
+
+from gfxlab.simulator.core.operands import VCC, Operand
+from gfxlab.simulator.core.program import Decoded, Program, is_end, is_jump
+
+_ALL_READ = re.compile(
+    r"(global|buffer|flat)_store|ds_(write|store)|s_(cmp|bitcmp|cbranch|branch|waitcnt|barrier)|\w+_cmpx_"
+)
+_ATOMIC = re.compile(r"(global|buffer|flat)_atomic|ds_(add|sub|inc|dec|max|min|and|or|xor|cmpst|cmpstore)_(?!.*rtn)")
+_READ_TOO = re.compile(r"v_(pk_|dual_)?(fmac|mac|fmaak|dot\w*c)_|v_\w*swap")  # the destination is a source as well
+_TWO_RESULTS = re.compile(r"v_(div_scale|(add|sub|subrev|addc|subb|subbrev|mad)\w*_co_|mad_[ui]64)")
+_PACKED = re.compile(r"v_pk_\w+_[fb]32")
+_WIDE_ADDEND = re.compile(r"v_mad_\w*[ui]64")
+_RETURNS = ("sc0", "glc")
+_SCALARS = 1024  # bits from here on stand for scalar registers; there are fewer vector registers
+
+
+@lru_cache(maxsize=128)
+def undefined_reads(program: Program) -> tuple[tuple[Decoded, str], ...]:
+    """(instruction, register) of every read that nothing can have written."""
+    entering = _written_before(program)
+    found = []
+    for number, block in enumerate(program.blocks):
+        written = entering[number]
+        if written is None:  # no way leads here
+            continue
+        for instruction in program.instructions[block.start : block.stop]:
+            reads, writes = _roles(instruction)
+            found += [(instruction, name) for bit, name in _registers(reads) if not written >> bit & 1]
+            written |= _mask(writes)
+    return tuple(found)
+
+
+def _written_before(program: Program) -> list[int | None]:
+    """For each block one bit a register: written on some way to it."""
+    entering: list[int | None] = [None] * len(program.blocks)
+    entering[0] = _at_launch(program)
+    waiting = [0]
+    while waiting:
+        number = waiting.pop()
+        block = program.blocks[number]
+        leaving = entering[number]
+        for instruction in program.instructions[block.start : block.stop]:
+            leaving |= _mask(_roles(instruction)[1])
+        for following in _following(program, number):
+            known = entering[following]
+            if known is None or leaving & ~known:
+                entering[following] = leaving | (known or 0)
+                waiting.append(following)
+    return entering
+
+
+def _following(program: Program, number: int) -> Iterator[int]:
+    last = program.instructions[program.blocks[number].stop - 1]
+    if is_jump(last):
+        yield program.target(last)
+    if not is_end(last) and last.mnemonic != "s_branch" and number + 1 < len(program.blocks):
+        yield number + 1
+
+
+def _at_launch(program: Program) -> int:
+    """The thread's number is in v0; the first scalar registers hold the arguments' address and the program's number."""
+    scalars = program.descriptor.get("user_sgpr_count", 16) + 5
+    return 1 | ((1 << scalars) - 1) << _SCALARS
+
+
+def _roles(instruction: Decoded) -> tuple[list[Operand], list[Operand]]:
+    """The registers that an instruction reads, and those that it writes."""
+    name, operands = instruction.mnemonic, list(instruction.operands)
+    if "second" in instruction.modifiers:
+        reads, writes = _roles(instruction.modifiers["second"])
+        kept = operands[:1] if _READ_TOO.match(name) else []
+        return [*kept, *operands[1:], *reads], [*operands[:1], *writes]
+    if name.startswith("v_writelane") or instruction.kind == "scratch" and "store" in name:
+        # registers are saved by the pair or by four, and some of these may hold nothing
+        return [], operands[:1] if name.startswith("v_") else []
+    returns = any(flag in instruction.modifiers for flag in _RETURNS) or "th" in instruction.modifiers
+    if _ALL_READ.match(name) or instruction.loads_to_lds or _ATOMIC.match(name) and not returns:
+        return operands, []
+    results = 2 if _TWO_RESULTS.match(name) or "swap" in name and name.startswith("v_") else 1
+    kept = operands[:results] if _READ_TOO.match(name) else []
+    if name.startswith("buffer_atomic"):
+        kept = operands[:1]
+    return kept + _in_part(instruction, operands[results:]), operands[:results]
+
+
+def _in_part(instruction: Decoded, sources: list[Operand]) -> list[Operand]:
+    """Without the halves of 64-bit sources that an instruction has no use for."""
+    if _PACKED.match(instruction.mnemonic):
+        low = instruction.modifiers.get("op_sel", [0, 0, 0])
+        high = instruction.modifiers.get("op_sel_hi", [1, 1, 1])
+        return [_half(o, a) if a == b and o.count == 2 else o for o, a, b in zip(sources, low, high)]
+    if _WIDE_ADDEND.match(instruction.mnemonic):  # compilers use the low half of the sum alone where that is enough
+        return [*sources[:-1], _half(sources[-1], 0)]
+    return sources
+
+
+def _half(operand: Operand, high: int) -> Operand:
+    return replace(operand, index=operand.index + high, count=1)
+
+
+def _registers(operands: Iterable[Operand]) -> Iterator[tuple[int, str]]:
+    """(bit, name) of each register; those with a name of their own (vcc, exec, m0) always hold something."""
+    for operand in operands:
+        if operand.is_vector or operand.is_scalar and operand.index < VCC:
+            first = operand.index if operand.is_vector else _SCALARS + operand.index
+            letter = operand.file
+            yield from ((first + i, f"{letter}{operand.index + i}") for i in range(operand.count))
+
+
+def _mask(operands: Iterable[Operand]) -> int:
+    return sum({1 << bit for bit, _ in _registers(operands)})

@@ -1,0 +1,106 @@
+"""Python's operators on blocks mean in the interpreter what they mean to the compiler."""
+
+import pytest
+import torch
+import triton
+import triton.language as tl
+
+from gfxlab.engine import dual_mode
+
+
+@triton.jit
+def and_kernel(x_ptr, y_ptr, lo, hi, N: tl.constexpr):
+    offs = tl.arange(0, N)
+    x = tl.load(x_ptr + offs)
+    tl.store(y_ptr + offs, x, mask=(x > lo) and (x < hi))
+
+
+@triton.jit
+def or_not_kernel(x_ptr, y_ptr, lo, hi, N: tl.constexpr):
+    offs = tl.arange(0, N)
+    x = tl.load(x_ptr + offs)
+    inside = not ((x < lo) or (x > hi))
+    tl.store(y_ptr + offs, tl.where(inside, x, 0.0))
+
+
+@triton.jit
+def min_max_kernel(x_ptr, y_ptr, lo, hi, N: tl.constexpr):
+    offs = tl.arange(0, N)
+    y = max(min(tl.load(x_ptr + offs), hi), lo)
+    tl.store(y_ptr + offs, y, mask=offs < min(N, 16))
+
+
+@triton.jit
+def scalar_conditions_kernel(x_ptr, y_ptr, n, flag, N: tl.constexpr, ON: tl.constexpr):
+    offs = tl.arange(0, N)
+    if ON and n > 3 and not (flag == 2):  # noqa: SIM201
+        tl.store(y_ptr + offs, tl.load(x_ptr + offs))
+    if n == 0 or (not ON):
+        tl.store(y_ptr + offs, -1.0)
+
+
+@triton.jit
+def branch_on_block_kernel(x_ptr, y_ptr, N: tl.constexpr):
+    offs = tl.arange(0, N)
+    x = tl.load(x_ptr + offs)
+    if x > 0:
+        tl.store(y_ptr + offs, x)
+
+
+pytestmark = pytest.mark.filterwarnings("ignore:Logical operators:UserWarning", "ignore:builtin m:UserWarning")
+
+
+@pytest.fixture(autouse=True)
+def interpreted():
+    dual_mode.enable()
+
+
+def run(kernel, *args, **kwargs):
+    x = torch.linspace(-2, 2, 32)
+    y = torch.zeros(32)
+    kernel[(1,)](x, y, *args, N=32, **kwargs)
+    spec = dual_mode.specialise(kernel, (x, y, *args), {"N": 32, **kwargs})
+    if not dual_mode.env_interpret():
+        dual_mode.compile(kernel, spec)  # what is interpreted here is also what compiles
+    return x, y
+
+
+def test_and_is_taken_lane_by_lane():
+    x, y = run(and_kernel, -1.0, 0.5)
+    assert torch.equal(y, torch.where((x > -1) & (x < 0.5), x, 0.0))
+
+
+def test_or_and_not_are_taken_lane_by_lane():
+    x, y = run(or_not_kernel, -1.0, 0.5)
+    assert torch.equal(y, torch.where((x >= -1) & (x <= 0.5), x, 0.0))
+
+
+def test_min_and_max_are_taken_lane_by_lane():
+    x, y = run(min_max_kernel, -1.0, 0.5)
+    assert torch.equal(y[:16], x.clamp(-1, 0.5)[:16]) and not y[16:].any()
+
+
+@pytest.mark.parametrize(
+    ("n", "flag", "on", "wanted"),
+    [(4, 0, True, "x"), (4, 2, True, "0"), (2, 0, True, "0"), (4, 0, False, "-1"), (0, 0, True, "-1")],
+)
+def test_conditions_on_scalars_branch_as_ever(n, flag, on, wanted):
+    x, y = run(scalar_conditions_kernel, n, flag, ON=on)
+    assert torch.equal(y, {"x": x, "0": torch.zeros(32), "-1": -torch.ones(32)}[wanted])
+
+
+def test_a_block_has_no_truth_value():
+    with pytest.raises(ValueError, match="a block of 32 values was used as one condition"):
+        branch_on_block_kernel[(1,)](torch.ones(32), torch.zeros(32), N=32)
+
+
+@triton.jit
+def scalar_other_kernel(x_ptr, y_ptr):
+    pid = tl.program_id(0)
+    tl.store(y_ptr + pid, tl.load(x_ptr + pid - 1, mask=pid > 0, other=0.0))
+
+
+def test_a_scalar_load_keeps_an_other_of_zero():
+    y = torch.full((3,), 7.0)
+    scalar_other_kernel[(3,)](torch.tensor([1.0, 2.0, 3.0]), y)
+    assert y.tolist() == [0.0, 1.0, 2.0]

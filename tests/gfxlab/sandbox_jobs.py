@@ -1,0 +1,115 @@
+"""Jobs for test_sandbox.py; a child imports this module by name."""
+
+import ctypes
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import torch
+
+from gfxlab.engine import dual_mode
+
+
+def echo(payload):
+    return payload
+
+
+def count(payload):
+    for number in range(payload["upto"]):
+        yield {"number": number}
+    if payload.get("then"):
+        globals()[payload["then"]](payload)
+
+
+def surroundings(payload):
+    return {
+        "interpret": os.environ.get("TRITON_INTERPRET"),
+        "compiles": not dual_mode.env_interpret(),
+        "gpu_touched": torch.cuda.is_initialized(),
+        "core": resource.getrlimit(resource.RLIMIT_CORE)[0],
+        "main": getattr(sys.modules["__main__"], "__file__", None),
+        "server": os.getppid(),
+    }
+
+
+def sleep(payload):
+    time.sleep(60)
+
+
+def loop(payload):
+    while True:
+        pass
+
+
+def leave_a_process(payload):
+    process = subprocess.Popen(["sleep", "60"])
+    Path(payload["file"]).write_text(str(process.pid))
+    time.sleep(60 if payload["sleep"] else 0)
+    return {}
+
+
+def exit_quietly(payload):
+    os._exit(0)
+
+
+def segfault(payload):
+    ctypes.string_at(8)
+
+
+def abort(payload):
+    os.abort()
+
+
+def take_python_memory(payload):
+    return {"size": len([bytes(1 << 20) for _ in range(10 << 10)])}
+
+
+def take_torch_memory(payload):
+    return {"size": torch.ones(10 << 30, dtype=torch.uint8).numel()}
+
+
+def ask(payload):
+    return {"answer": input("name? ")}
+
+
+def print_for_ever(payload):
+    while True:
+        print("x" * 100)
+
+
+def write_for_ever(payload):
+    while True:
+        os.write(1, b"y" * 10_000)
+
+
+def speak(payload):
+    print("from Python")
+    os.write(2, b"from below\n")
+    return {}
+
+
+def stop(payload):
+    sys.exit(3)
+
+
+def fail(payload):
+    raise ValueError("seven is not prime enough")
+
+
+def return_an_object(payload):
+    return {"value": object()}
+
+
+def kill_the_server(payload):
+    os.kill(os.getppid(), signal.SIGKILL)
+    time.sleep(60)
+
+
+def forge_the_result(payload):
+    os.mkdir("../part0")
+    Path("../part0/value.json").write_text("{{{")
+    os._exit(0)

@@ -1,0 +1,34 @@
+"""Whole launches on the simulated GPUs."""
+
+import pytest
+import torch
+import triton
+import triton.language as tl
+
+from gfxlab.engine import dual_mode
+from gfxlab.simulator import IllegalAccess, simulate
+
+pytestmark = pytest.mark.skipif(dual_mode.env_interpret(), reason="TRITON_INTERPRET=1 cannot compile")
+ARCHS = ["gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201"]
+
+
+@triton.jit
+def add_kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr, MASKED: tl.constexpr):
+    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = offs < n if MASKED else offs < n + BLOCK
+    tl.store(out_ptr + offs, tl.load(x_ptr + offs, mask=mask) + tl.load(y_ptr + offs, mask=mask), mask=mask)
+
+
+@pytest.mark.parametrize("arch", ARCHS)
+def test_adds(arch):
+    x, y = torch.randn(1000), torch.randn(1000)
+    out = torch.full((1000,), float("nan"))
+    simulate(add_kernel, (4,), (x, y, out, 1000), arch=arch, BLOCK=256, MASKED=True)
+    torch.testing.assert_close(out, x + y, atol=0, rtol=0)
+
+
+@pytest.mark.parametrize("arch", ARCHS)
+def test_names_the_element_past_the_end(arch):
+    x, out = torch.randn(1000), torch.full((1000,), float("nan"))
+    with pytest.raises(IllegalAccess, match=r"of program 3 loads element 1\d\d\d of x_ptr, past the end of its 1000"):
+        simulate(add_kernel, (4,), (x, x, out, 1000), arch=arch, BLOCK=256, MASKED=False)
