@@ -1,6 +1,6 @@
-"""Find lessons, exercises and answers through the entry-point group `course_lab.authoring.lessons`.
+"""Find lessons, exercises and answers through the entry-point group `course_lab.lessons`.
 
-    [project.entry-points."course_lab.authoring.lessons"]
+    [project.entry-points."course_lab.lessons"]
     "02_rmsnorm" = "course_lessons.l02_rmsnorm"
 
 The name is the notebook's name; its number is the first part of the lesson's exercise numbers. An instructor's private
@@ -25,7 +25,7 @@ from course_lab.authoring import source
 if TYPE_CHECKING:
     from course_lab.authoring.exercise import Exercise, Mutant
 
-GROUP = "course_lab.authoring.lessons"
+GROUP = "course_lab.lessons"
 
 
 class LessonError(Exception):
