@@ -11,9 +11,9 @@ from typing import Any
 import triton
 
 from gfxlab import hardware, sandbox
+from gfxlab.bound import Specialisation
 from gfxlab.code import ship
 from gfxlab.code.errors import AmdError, AmdLimitError, ShippingError, compile_error
-from gfxlab.engine import dual_mode
 
 _SECONDS = 120.0  # a large unrolled kernel takes LLVM a while
 _REMEMBERED = 256
@@ -33,7 +33,7 @@ class Compiled:
     sources: dict[str, dict[int, str]]  # filename -> line number -> text, for the functions of the kernel
 
 
-def compile(kernel: Any, spec: dual_mode.Specialisation, arch: str, **options: Any) -> Compiled:
+def compile(kernel: Any, spec: Specialisation, arch: str, **options: Any) -> Compiled:
     """Compile `kernel` for `arch` as a launch with this specialisation would.
 
     Raises:
@@ -57,7 +57,7 @@ def compile(kernel: Any, spec: dual_mode.Specialisation, arch: str, **options: A
     )
 
 
-def _as_json(name: str, spec: dual_mode.Specialisation) -> dict[str, Any]:
+def _as_json(name: str, spec: Specialisation) -> dict[str, Any]:
     constexprs = []
     for path, value in spec.constexprs.items():
         try:

@@ -10,6 +10,7 @@ from typing import Any
 
 import triton
 
+from gfxlab.bound import Specialisation
 from gfxlab.code import ship
 from gfxlab.engine import dual_mode
 
@@ -45,13 +46,18 @@ def compile_job(payload: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _specialisation(payload: dict[str, Any]) -> dual_mode.Specialisation:
-    return dual_mode.Specialisation(
-        signature=dict(payload["signature"]),
+def _specialisation(payload: dict[str, Any]) -> Specialisation:
+    return Specialisation(
+        signature={name: _kind(kind) for name, kind in payload["signature"].items()},
         constexprs={tuple(path): ship.decode(value) for path, value in payload["constexprs"]},
         attrs={tuple(path): value for path, value in payload["attrs"]},
         options={},
     )
+
+
+def _kind(kind: str | list) -> str | tuple:
+    """A type; that of a tuple is a tuple, which JSON has made a list."""
+    return kind if isinstance(kind, str) else tuple(map(_kind, kind))
 
 
 def _describe(error: BaseException, functions: list[Any]) -> dict[str, Any]:

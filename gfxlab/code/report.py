@@ -7,8 +7,9 @@ loop counts once, however often the loop runs.
 from __future__ import annotations
 
 import inspect
+import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -16,6 +17,7 @@ from typing import Any
 import torch
 
 from gfxlab import hardware, transport
+from gfxlab.bound import Launch, Specialisation, bind, parameters, unwrap
 from gfxlab.code import compiler, isa
 from gfxlab.code import work as works
 from gfxlab.engine import dual_mode
@@ -210,9 +212,9 @@ def amd_report(
         TypeError: the arguments are not the kernel's.
         AmdError: the kernel does not compile (`.line` is the author's line); AmdLimitError: it would not run.
     """
-    if not inspect.isfunction(dual_mode.unwrap(kernel)):
+    if not inspect.isfunction(unwrap(kernel)):
         raise TypeError(f"amd_report takes a @triton.jit function, got {kernel!r}")
-    compiler.check_workgroup(dual_mode.unwrap(kernel).__name__, arch, num_warps)
+    compiler.check_workgroup(unwrap(kernel).__name__, arch, num_warps)
     if signature is None:
         options = {"num_warps": num_warps, "num_stages": num_stages}
         spec = _launched(kernel, args, {**kwargs, **options}, arch)
@@ -227,58 +229,42 @@ def amd_report(
         return report
     if signature is not None:
         raise TypeError("a grid belongs to the arguments of a launch; a signature has none")
-    values = inspect.signature(dual_mode.unwrap(kernel)).bind_partial(*args, **_parameters(kernel, kwargs))
-    values.apply_defaults()
+    launch = bind(kernel, args, {**kwargs, "num_warps": num_warps, "num_stages": num_stages}, grid)
     if count:
-        options = {**kwargs, "num_warps": num_warps, "num_stages": num_stages}
-        return replace(report, work=_simulated(kernel, grid, args, options, arch))
-    waves = works.waves(grid, values.arguments, num_warps)
-    tensors = _tensors(values.arguments.values())
+        return replace(report, work=_simulated(launch, arch))
+    waves = math.prod(launch.grid) * num_warps
+    tensors = launch.tensors.values()
     lanes, code = report.limits.wave_size, report.program.instructions
     return replace(report, work=works.estimated(code, lanes, waves, tensors, counted_bytes))
 
 
-def _parameters(kernel: Any, kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """Those keyword arguments that are the kernel's own, without options such as waves_per_eu."""
-    names = inspect.signature(dual_mode.unwrap(kernel)).parameters
-    return {name: value for name, value in kwargs.items() if name in names}
-
-
-def _tensors(values: Iterable[Any]) -> list[torch.Tensor]:
-    return [value for value in values if isinstance(value, torch.Tensor)]
-
-
-def _simulated(kernel: Any, grid: Any, args: tuple, kwargs: Mapping[str, Any], arch: str) -> works.Work:
+def _simulated(launch: Launch, arch: str) -> works.Work:
     """The work of a launch, by running it on the simulator with copies of its tensors."""
     from gfxlab.simulator import simulate
 
-    copies = [_copy(value) for value in args]
-    named = {name: _copy(value) for name, value in kwargs.items()}
-    return works.of_run(simulate(kernel, grid, copies, arch=arch, **named))
+    copies = [_copy(value) for value in launch.positional]
+    named = {name: _copy(value) for name, value in launch.keywords.items()}
+    return works.of_run(simulate(launch.kernel, launch.grid, copies, arch=arch, **named))
 
 
 def _copy(value: Any) -> Any:
     return transport.with_strides(value.cpu(), value.stride()) if isinstance(value, torch.Tensor) else value
 
 
-def _launched(kernel: Any, args: tuple, kwargs: dict[str, Any], arch: str) -> dual_mode.Specialisation:
+def _launched(kernel: Any, args: tuple, kwargs: dict[str, Any], arch: str) -> Specialisation:
     """The specialisation of a launch; Triton's own complaints name neither the kernel nor the argument."""
-    fn = dual_mode.unwrap(kernel)
-    signature = inspect.signature(fn)
+    launch = bind(kernel, args, kwargs)
     try:
-        signature.bind(*args, **_parameters(kernel, kwargs))
         return dual_mode.specialise(kernel, args, kwargs, arch)
-    except TypeError as error:
-        raise TypeError(f"{fn.__name__}({', '.join(signature.parameters)}): {error}") from None
-    except KeyError as error:
-        raise TypeError(f"{fn.__name__}({', '.join(signature.parameters)}): {error.args[0]}") from None
+    except (TypeError, KeyError) as error:
+        raise TypeError(f"{launch.name}({', '.join(launch.args)}): {error.args[0]}") from None
 
 
 def _typed(
     kernel: Any, signature: Mapping[str, str], constexprs: Mapping[str, Any], options: dict[str, Any]
-) -> dual_mode.Specialisation:
+) -> Specialisation:
     """A specialisation from types alone."""
-    names = list(inspect.signature(dual_mode.unwrap(kernel)).parameters)
+    names = list(parameters(kernel))
     unknown = [name for name in (*signature, *constexprs) if name not in names]
     missing = [name for name in names if name not in signature and name not in constexprs]
     if unknown or missing:
@@ -289,7 +275,7 @@ def _typed(
         )
     full = {name: "constexpr" if name in constexprs else signature[name] for name in names}
     values = {(names.index(name),): value for name, value in constexprs.items()}
-    return dual_mode.Specialisation(full, values, {}, {"debug": False, "enable_fp_fusion": True, **options})
+    return Specialisation(full, values, {}, {"debug": False, "enable_fp_fusion": True, **options})
 
 
 def measure(compiled: compiler.Compiled) -> AmdReport:

@@ -23,8 +23,8 @@ import triton
 import triton.language as tl
 from triton.runtime.jit import JITFunction
 
+from gfxlab.bound import unwrap
 from gfxlab.code.errors import ShippingError
-from gfxlab.engine import dual_mode
 
 _SIMPLE = (type(None), bool, int, float, str)
 
@@ -67,7 +67,7 @@ class _Packer:
 
     def add(self, kernel: Any) -> int:
         """Pack one function and those it refers to; gives its place in `functions`."""
-        fn = dual_mode.unwrap(kernel)
+        fn = unwrap(kernel)
         if fn in self._known:
             return self._known[fn]
         place = self._known[fn] = len(self.functions)
@@ -89,7 +89,7 @@ class _Packer:
         if isinstance(value, types.ModuleType):
             return {"module": value.__name__}
         if _is_jit(value):
-            home = dual_mode.unwrap(value)
+            home = unwrap(value)
             if not home.__module__.startswith("triton."):
                 return {"function": self.add(value)}
             return {"attribute": [home.__module__, home.__qualname__]}

@@ -6,11 +6,10 @@ Estimated elsewhere, and then the words say so.
 
 from __future__ import annotations
 
-import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -136,10 +135,3 @@ def _bytes(tensors: Iterable[torch.Tensor], counted: int | None) -> tuple[int, s
     if counted is not None:
         return counted, "counted by the interpreter"
     return sum({(t.data_ptr(), t.nbytes): t.nbytes for t in tensors}.values()), _EACH_TENSOR
-
-
-def waves(grid: Any, values: Mapping[str, Any], num_warps: int) -> int:
-    """Waves of a whole launch; `grid` as the launch gives it: numbers, or a function of the arguments."""
-    sizes = grid(dict(values)) if callable(grid) else grid
-    sizes = sizes if isinstance(sizes, tuple | list) else (sizes,)
-    return math.prod(sizes) * num_warps

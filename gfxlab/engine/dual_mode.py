@@ -9,9 +9,7 @@ with `TRITON_INTERPRET=1` cannot do: there `tl.sum` and its kin are themselves i
 from __future__ import annotations
 
 import contextlib
-import inspect
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -25,24 +23,15 @@ from triton.runtime.cache import triton_key
 from triton.runtime.interpreter import InterpretedFunction
 from triton.runtime.jit import JITFunction, create_function_from_signature
 
+from gfxlab.bound import Launch, Specialisation, bind
 from gfxlab.engine import hooks
 
 _enabled = False
-_cpu_launcher: Callable | None = None
-_gpu_launches: list[hooks.Launch] | None = None
+_cpu_launcher: Callable[[Launch], Any] | None = None
+_gpu_launches: list[Launch] | None = None
 _ENV_INTERPRET = isinstance(tl.sum, InterpretedFunction)  # the variable as it was when triton was imported
 _stock_run, _stock_call = JITFunction.run, JITFunction.__call__
 _stock_bench = Autotuner._bench
-
-
-@dataclass(frozen=True)
-class Specialisation:
-    """What the launcher would compile for: argument types, constants, alignment facts and options."""
-
-    signature: dict[str, str]
-    constexprs: dict[tuple[int, ...], Any]
-    attrs: dict[tuple[int, ...], list]
-    options: dict[str, Any]
 
 
 def env_interpret() -> bool:
@@ -81,13 +70,6 @@ def disable() -> None:
     _enabled = False
 
 
-def unwrap(kernel: Any):
-    """The Python function under @triton.jit, @triton.autotune and @triton.heuristics."""
-    while hasattr(kernel, "fn"):
-        kernel = kernel.fn
-    return kernel
-
-
 @cache
 def _interpreted(fn) -> InterpretedFunction:
     # keyed by the Python function: hashing a JITFunction would walk all it depends on
@@ -95,8 +77,8 @@ def _interpreted(fn) -> InterpretedFunction:
 
 
 @contextlib.contextmanager
-def cpu_launches_by(launcher: Callable[[JITFunction, tuple, dict[str, Any], Any], Any]) -> Iterator[None]:
-    """Inside the block, launches on CPU tensors go to `launcher(kernel, args, kwargs, grid)`, not to the interpreter.
+def cpu_launches_by(launcher: Callable[[Launch], Any]) -> Iterator[None]:
+    """Inside the block, launches on CPU tensors go to `launcher`, not to the interpreter.
 
     Raises:
         RuntimeError: this process runs under TRITON_INTERPRET=1, where every kernel is interpreted from its decoration.
@@ -116,7 +98,7 @@ def cpu_launches_by(launcher: Callable[[JITFunction, tuple, dict[str, Any], Any]
 
 
 @contextlib.contextmanager
-def gpu_launches() -> Iterator[list[hooks.Launch]]:
+def gpu_launches() -> Iterator[list[Launch]]:
     """The launches inside the block that go to a GPU, where `hooks` does not see them; the list grows by one each."""
     global _gpu_launches
     before, _gpu_launches = _gpu_launches, []
@@ -124,13 +106,6 @@ def gpu_launches() -> Iterator[list[hooks.Launch]]:
         yield _gpu_launches
     finally:
         _gpu_launches = before
-
-
-def _note_gpu_launch(kernel: JITFunction, args: tuple, kwargs: dict[str, Any], grid: Any) -> None:
-    launch = hooks._launch_of(kernel, args, kwargs)
-    sizes = tuple(grid(launch.args) if callable(grid) else grid)
-    launch.grid = (*sizes, 1, 1)[:3]
-    _gpu_launches.append(launch)
 
 
 def _bench(self, *args, config, **meta):
@@ -152,12 +127,12 @@ def _has_own_measure(tuner: Autotuner) -> bool:
 def _run(self, *args, grid, warmup, **kwargs):
     if warmup or not _belongs_on_cpu(args, kwargs):
         if _gpu_launches is not None and not warmup:
-            _note_gpu_launch(self, args, kwargs, grid)
+            _gpu_launches.append(bind(self, args, kwargs, grid))
         return _stock_run(self, *args, grid=grid, warmup=warmup, **kwargs)
     for hook in self.pre_run_hooks:
         hook(*args, **kwargs)
     if _cpu_launcher:
-        return _cpu_launcher(self, args, kwargs, grid)
+        return _cpu_launcher(bind(self, args, kwargs, grid))
     return _interpreted(self.fn).run(*args, grid=grid, warmup=False, **kwargs)
 
 
@@ -213,9 +188,9 @@ def specialise(kernel, args: tuple = (), kwargs: dict[str, Any] | None = None, a
     kwargs = {"debug": False, "enable_fp_fusion": True, **(kwargs or {})}  # 3.9 warns unless fusion is chosen
     binder = create_function_from_signature(fn.signature, fn.params, backend)
     bound, specialization, options = binder(*args, **kwargs)
-    _, signature, constexprs, attrs = fn._pack_args(backend, kwargs, bound, specialization, options)
-    names = inspect.signature(fn.fn).parameters
-    return Specialisation(signature, constexprs, attrs, {k: v for k, v in kwargs.items() if k not in names})
+    parsed, signature, constexprs, attrs = fn._pack_args(backend, kwargs, bound, specialization, options)
+    # a parameter called num_warps that is given by name is an option as well
+    return Specialisation(signature, constexprs, attrs, {k: v for k, v in kwargs.items() if k in vars(parsed)})
 
 
 def compile(kernel, spec: Specialisation, arch: str = "gfx942", **options):

@@ -18,7 +18,7 @@ import contextlib
 import inspect
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -33,6 +33,7 @@ from triton.runtime import interpreter
 from triton.runtime.errors import InterpreterError
 from triton.runtime.interpreter import GridExecutor, InterpretedFunction, InterpreterBuilder, TensorHandle
 
+from gfxlab.bound import Launch, bind, tensors
 from gfxlab.engine import numerics, operators
 
 _TRITON_FOLDER = str(Path(triton.__file__).parent)
@@ -89,22 +90,6 @@ class Access:
     lanes: np.ndarray | None = None  # like `elements`, but also where each masked lane points to
 
 
-@dataclass
-class Launch:
-    """One interpreted launch: `kernel[grid](*args)`."""
-
-    name: str
-    fn: Callable
-    args: dict[str, Any]
-    meta: dict[str, Any] = field(default_factory=dict)
-    grid: tuple[int, int, int] = (0, 0, 0)
-
-    @property
-    def tensors(self) -> dict[str, torch.Tensor]:
-        """The tensors given, by the name that `Access.tensor` uses."""
-        return {name: tensor for key, value in self.args.items() for name, tensor in _tensors(key, value)}
-
-
 class Observer(Protocol):
     """Any of these methods may be left out."""
 
@@ -154,16 +139,6 @@ class _Region:
 
     def distance(self, element: int) -> int:
         return max(-element, element - self.span + 1, 0) * self.itemsize
-
-
-def _tensors(name: str, value: Any) -> Iterator[tuple[str, torch.Tensor]]:
-    if isinstance(value, torch.Tensor):
-        yield name, value
-    elif isinstance(value, tuple):
-        for i, item in enumerate(value):
-            yield from _tensors(f"{name}[{i}]", item)
-    elif hasattr(value, "base"):  # a tensor descriptor or a TensorWrapper
-        yield from _tensors(name, value.base)
 
 
 # ---- state of this process -----------------------------------------------------------------------------------------
@@ -422,15 +397,6 @@ def _root_cause(error: BaseException) -> BaseException:
     return error
 
 
-def _launch_of(executor: GridExecutor, args: tuple, kwargs: dict) -> Launch:
-    fn = executor.fn
-    names = inspect.signature(fn).parameters
-    meta = {k: v for k, v in kwargs.items() if k not in names}
-    bound = inspect.signature(fn).bind_partial(*args, **{k: v for k, v in kwargs.items() if k in names})
-    bound.apply_defaults()
-    return Launch(fn.__name__, fn, dict(bound.arguments), meta)
-
-
 def _each(method: str, value) -> None:
     for observer in list(_state.observers):
         if hasattr(observer, method):
@@ -440,7 +406,7 @@ def _each(method: str, value) -> None:
 def _hooked_executor_call(stock):
     def __call__(self, *args, **kwargs):
         outer = _state.launch, _state.regions
-        _state.launch, _state.regions = _launch_of(self, args, kwargs), []
+        _state.launch, _state.regions = bind(self.fn, args, kwargs), []
         _state.launches += 1
         try:
             with _patched_language(), np.errstate(all="ignore"):  # a GPU overflows without a warning
@@ -459,7 +425,7 @@ def _hooked_init_args(stock):
         args_hst, kwargs_hst = stock(self, args, kwargs)
         names = list(inspect.signature(self.fn).parameters)
         given = list(zip(names, args_hst, strict=False)) + list(kwargs_hst.items())
-        _state.regions = [_Region.of(n, t) for name, value in given for n, t in _tensors(name, value)]
+        _state.regions = [_Region.of(n, t) for name, value in given for n, t in tensors(name, value)]
         return args_hst, kwargs_hst
 
     return _init_args_hst
@@ -469,7 +435,7 @@ def _hooked_restore_args(stock):
     def _restore_args_dev(self, args, args_hst, kwargs, kwargs_hst):
         # A CPU tensor's "copy" is the tensor itself: copying it back would only read and write all of its storage.
         given = [*args, *kwargs.values()]
-        if any(t.device.type != "cpu" for value in given for _, t in _tensors("", value)):
+        if any(t.device.type != "cpu" for value in given for _, t in tensors("", value)):
             stock(self, args, args_hst, kwargs, kwargs_hst)
 
     return _restore_args_dev

@@ -6,9 +6,10 @@ import contextlib
 from collections.abc import Iterator
 
 from gfxlab import hardware
+from gfxlab.bound import Launch
 from gfxlab.engine import dual_mode
 from gfxlab.engine.target import Target, simulating
-from gfxlab.simulator.core.launch import simulate
+from gfxlab.simulator.core.launch import simulate_bound
 from gfxlab.simulator.show.run import Run
 
 
@@ -27,8 +28,8 @@ def using(arch: str = "gfx942", *, profile: bool = False) -> Iterator[list[Run]]
     """
     runs: list[Run] = []
 
-    def run(kernel, args, kwargs, grid):
-        runs.append(simulate(kernel, grid, args, arch=arch, profile=profile, **kwargs))
+    def run(launch: Launch) -> None:
+        runs.append(simulate_bound(launch, arch, profile=profile))
 
     with simulating(Target(arch, hardware.card(arch).compute_units)), dual_mode.cpu_launches_by(run):
         yield runs

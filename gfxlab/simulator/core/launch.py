@@ -5,7 +5,6 @@ How a launch begins (which registers hold what): LLVM, "User Guide for AMDGPU Ba
 
 from __future__ import annotations
 
-import inspect
 import itertools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -14,12 +13,13 @@ import numpy as np
 import torch
 
 from gfxlab import hardware
+from gfxlab.bound import Grid, Launch, Specialisation, Value, bind, unwrap
 from gfxlab.code import compiler
-from gfxlab.engine import dual_mode
+from gfxlab.engine import arguments, dual_mode
 from gfxlab.simulator.core import program as programs
 from gfxlab.simulator.core.executor import Executor
 from gfxlab.simulator.core.memory import ARGUMENTS, GlobalMemory, LocalData, Scratch
-from gfxlab.simulator.core.numbers import U8, U32
+from gfxlab.simulator.core.numbers import U8, U32, round_to_bf16
 from gfxlab.simulator.core.operands import M0, TTMP
 from gfxlab.simulator.core.program import Argument, Program
 from gfxlab.simulator.core.state import Waves
@@ -33,7 +33,7 @@ MAX_INSTRUCTIONS = 2_000_000_000  # of all waves together: some minutes
 
 def simulate(
     kernel: Any,
-    grid: Sequence[int],
+    grid: Grid,
     args: Sequence[Any] = (),
     *,
     arch: str = "gfx942",
@@ -62,39 +62,34 @@ def simulate(
         IllegalAccess: a lane touches memory outside every tensor.
         SimulationError: an unknown instruction, a barrier not reached by all waves, an endless loop.
     """
-    compiled, grid, values = prepare(kernel, grid, args, arch, kwargs)
-    for name in outputs:
-        poison(name, values.get(name))
-    return execute(
-        compiled,
-        grid,
-        values,
-        profile=profile,
-        checks=checks,
-        outputs=outputs,
-        max_instructions=max_instructions,
+    launch = bind(kernel, args, kwargs, grid)
+    return simulate_bound(
+        launch, arch, profile=profile, checks=checks, outputs=outputs, max_instructions=max_instructions
     )
 
 
-def prepare(
-    kernel: Any, grid: Sequence[int] | Callable, args: Sequence[Any], arch: str, kwargs: dict[str, Any]
-) -> tuple[compiler.Compiled, tuple[int, int, int], dict[str, Any]]:
-    """The code for a launch, the programs on its three axes, and the arguments of its run time by name."""
+def simulate_bound(launch: Launch, arch: str, *, outputs: Iterable[str] = (), **options: Any) -> Run:
+    """`simulate` of a launch whose arguments are bound already; options: profile, checks, max_instructions."""
+    compiled, values = prepare(launch, arch)
+    for name in outputs:
+        poison(name, launch.args.get(name))
+    return execute(compiled, launch.grid, values, outputs=outputs, **options)
+
+
+def prepare(launch: Launch, arch: str) -> tuple[compiler.Compiled, list[Value]]:
+    """The code for a launch, and what it is given when it runs."""
     hardware.limits(arch)
-    spec = dual_mode.specialise(kernel, tuple(args), kwargs, arch=arch)
-    arguments = _bound(kernel, spec, args, kwargs)
-    values = {name: arguments[name] for name, kind in spec.signature.items() if kind != "constexpr"}
-    grid = tuple(grid(arguments) if callable(grid) else grid)
-    return _compiled(kernel, spec, arch), grid + (1,) * (3 - len(grid)), values
+    spec = dual_mode.specialise(launch.kernel, launch.positional, launch.keywords, arch)
+    return _compiled(launch.kernel, spec, arch), arguments.values(launch, spec)
 
 
 _remembered: dict[tuple, compiler.Compiled] = {}
 _MOST_REMEMBERED = 256
 
 
-def _compiled(kernel: Any, spec: dual_mode.Specialisation, arch: str) -> compiler.Compiled:
+def _compiled(kernel: Any, spec: Specialisation, arch: str) -> compiler.Compiled:
     """Compile, or find what was compiled for the same kernel and specialisation: in a tenth of the time."""
-    key = (dual_mode.unwrap(kernel), arch, repr(spec))
+    key = (unwrap(kernel), arch, repr(spec))
     if key not in _remembered:
         if len(_remembered) >= _MOST_REMEMBERED:
             _remembered.pop(next(iter(_remembered)))
@@ -104,18 +99,10 @@ def _compiled(kernel: Any, spec: dual_mode.Specialisation, arch: str) -> compile
     return _remembered[key]
 
 
-def _bound(kernel: Any, spec: dual_mode.Specialisation, args: Sequence[Any], kwargs: dict) -> dict[str, Any]:
-    """Every argument by name, defaults included."""
-    parameters = inspect.signature(dual_mode.unwrap(kernel))
-    bound = parameters.bind(*args, **{name: value for name, value in kwargs.items() if name in spec.signature})
-    bound.apply_defaults()
-    return dict(bound.arguments)
-
-
 def execute(
     compiled: compiler.Compiled,
     grid: tuple[int, int, int],
-    values: dict[str, Any],
+    values: Sequence[Value],
     *,
     profile: bool = True,
     checks: bool = True,
@@ -128,13 +115,13 @@ def execute(
 
     Args:
         profile, checks, outputs, max_instructions: as in `simulate`, but nothing is filled.
-        values: its run-time arguments by name, tensors on the CPU.
+        values: its run-time arguments in order, tensors on the CPU.
         only: the programs to run; None: the whole grid.
         executor: makes what runs a batch of waves; one that watches them, for instance.
     """
     program = programs.parse(compiled.asm)
     memory = GlobalMemory()
-    arguments = _argument_segment(program, memory, grid, values, compiled.num_warps)
+    segment = _argument_segment(program, memory, grid, values, compiled.num_warps)
     run = Run(
         compiled,
         program,
@@ -147,7 +134,7 @@ def execute(
     numbers = iter(only or (place[::-1] for place in itertools.product(*(range(n) for n in grid[::-1]))))
     budget = max_instructions
     while batch := list(itertools.islice(numbers, groups)):
-        waves = _waves(program, np.repeat(np.array(batch, np.int64), per_group, axis=0), per_group, arguments)
+        waves = _waves(program, np.repeat(np.array(batch, np.int64), per_group, axis=0), per_group, segment)
         waves.memory = memory
         waves.lds = LocalData(len(batch), compiled.lds)
         waves.scratch = Scratch(waves.count * waves.lanes, program.scratch) if program.scratch else None
@@ -196,17 +183,23 @@ def _waves(program: Program, places: np.ndarray, per_group: int, arguments: int)
     return waves
 
 
-def _argument_segment(program: Program, memory: GlobalMemory, grid, values: dict[str, Any], num_warps: int) -> int:
+def _argument_segment(
+    program: Program, memory: GlobalMemory, grid: tuple[int, int, int], values: Sequence[Value], num_warps: int
+) -> int:
     """Lay the arguments out in memory; returns the address."""
     data = np.zeros(program.argument_bytes + 64, U8)  # scalar loads fetch more than there is
-    given = iter(values.items())
+    given = iter(values)
     for argument in program.arguments:
         if argument.kind.startswith("hidden_"):
             content = _hidden(argument, grid, num_warps * program.lanes)
         else:  # behind the kernel's own arguments stand pointers of Triton's, which stay null
-            content = _encoded(argument, memory, *next(given, ("", None)))
+            content = _encoded(argument, memory, next(given, _NULL))
         data[argument.offset : argument.offset + argument.size] = np.frombuffer(content, U8)
     return memory.add_bytes(ARGUMENTS, data)
+
+
+_NULL = Value("", "*i8", None)
+_FLOATS = {"fp16": np.float16, "fp32": np.float32, "f32": np.float32, "fp64": np.float64}
 
 
 def _hidden(argument: Argument, grid: tuple[int, int, int], threads: int) -> bytes:
@@ -221,11 +214,18 @@ def _hidden(argument: Argument, grid: tuple[int, int, int], threads: int) -> byt
     return sizes.get(argument.kind, 0).to_bytes(argument.size, "little")
 
 
-def _encoded(argument: Argument, memory: GlobalMemory, name: str, value: Any) -> bytes:
-    if isinstance(value, torch.Tensor):
-        if value.device.type != "cpu":
-            raise ValueError(f"{name} is on {value.device}; the simulator takes tensors on the CPU")
-        return memory.add_tensor(name, value).to_bytes(8, "little")
-    if isinstance(value, float):
-        return {4: np.float32, 8: np.float64, 2: np.float16}[argument.size](value).tobytes()
-    return (int(value or 0) & ((1 << 8 * argument.size) - 1)).to_bytes(argument.size, "little")
+def _encoded(argument: Argument, memory: GlobalMemory, value: Value) -> bytes:
+    """A value's bytes, by the type that the kernel was compiled for."""
+    content = value.content
+    if isinstance(content, torch.Tensor):
+        if content.device.type != "cpu":
+            raise ValueError(f"{value.name} is on {content.device}; the simulator takes tensors on the CPU")
+        return memory.add_tensor(value.name, content).to_bytes(8, "little")
+    if value.kind == "bf16":
+        return int(round_to_bf16(np.array([content], np.float32))[0]).to_bytes(2, "little")
+    if value.kind in _FLOATS:
+        with np.errstate(over="ignore"):
+            return _FLOATS[value.kind](content).tobytes()
+    if value.kind[0] == "*" and content is not None and not isinstance(content, int):
+        raise TypeError(f"{value.name} must be a tensor on the CPU, got a {type(content).__name__}")
+    return (int(content or 0) & ((1 << 8 * argument.size) - 1)).to_bytes(argument.size, "little")

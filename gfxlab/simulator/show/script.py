@@ -12,11 +12,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from gfxlab.bound import Launch
 from gfxlab.engine import dual_mode
 from gfxlab.simulator.context import using
-from gfxlab.simulator.core.launch import simulate
+from gfxlab.simulator.core.launch import simulate_bound
 from gfxlab.simulator.show.run import Run
-from gfxlab.simulator.show.stepper import Walk, step
+from gfxlab.simulator.show.stepper import Walk, step_bound
 
 
 class ScriptError(Exception):
@@ -68,13 +69,13 @@ def walk(target: str, arch: str, launch: int = 1, **options: Any) -> Walk:
     seen: list[str] = []
     found: list[Walk] = []
 
-    def run(kernel: Any, args: tuple, kwargs: dict[str, Any], grid: Any) -> None:
-        seen.append(dual_mode.unwrap(kernel).__name__)
+    def run(launched: Launch) -> None:
+        seen.append(launched.name)
         wanted = seen.count(name) if name else len(seen)
         if wanted == launch and name in ("", seen[-1]):
-            found.append(step(kernel, grid, args, arch=arch, **options, **kwargs))
+            found.append(step_bound(launched, arch, **options))
             raise _Found
-        simulate(kernel, grid, args, arch=arch, profile=False, **kwargs)
+        simulate_bound(launched, arch, profile=False)
 
     with dual_mode.cpu_launches_by(run), contextlib.suppress(_Found):
         execute(path)

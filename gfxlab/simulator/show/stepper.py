@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from gfxlab.bound import Launch, Value, bind
 from gfxlab.simulator.core import launch
 from gfxlab.simulator.core.executor import Executor
 from gfxlab.simulator.core.faults import SimulationError, program_name
@@ -224,9 +225,24 @@ def step(
         AmdError: the kernel does not compile for `arch`.
         UnknownInstruction: the simulator cannot execute the kernel. (Other faults end the walk and are its `note`.)
     """
+    launched = bind(kernel, args, kwargs, grid)
+    return step_bound(launched, arch, program=program, wave=wave, by=by, limit=limit)
+
+
+def step_bound(
+    launched: Launch,
+    arch: str,
+    *,
+    program: Sequence[int] = (0,),
+    wave: int = 0,
+    by: str = "instruction",
+    limit: int = LIMIT,
+) -> Walk:
+    """`step` through a launch whose arguments are bound already."""
     if by not in _WAYS:
         raise ValueError(f"by must be 'instruction' or 'line', got {by!r}")
-    compiled, sizes, values = launch.prepare(kernel, grid, args, arch, kwargs)
+    compiled, values = launch.prepare(launched, arch)
+    sizes = launched.grid
     place = tuple(program) + (0,) * (3 - len(program))
     if not all(0 <= at < size for at, size in zip(place, sizes)):
         raise ValueError(f"program {place} is not in the grid {sizes}")
@@ -242,10 +258,10 @@ def step(
     return by_line(walk) if by == "line" else walk
 
 
-def _copies(values: dict[str, Any]) -> dict[str, Any]:
+def _copies(values: Sequence[Value]) -> list[Value]:
     """The arguments with tensors that may be written; tensors that share memory go on sharing it."""
-    plain = {name: v.detach() if isinstance(v, torch.Tensor) else v for name, v in values.items()}
-    return copy.deepcopy(plain)
+    plain = [v.content.detach() if isinstance(v.content, torch.Tensor) else v.content for v in values]
+    return [dataclasses.replace(v, content=content) for v, content in zip(values, copy.deepcopy(plain))]
 
 
 class _Enough(Exception):
@@ -278,7 +294,7 @@ class _Recorder(Watcher):
 
     wave: int
     limit: int
-    values: dict[str, Any]
+    values: Sequence[Value]
     sources: dict[str, dict[int, str]]
     frames: list[Frame] = field(default_factory=list)
     touches: list[Touch] = field(default_factory=list)
@@ -361,7 +377,7 @@ class _Recorder(Watcher):
             offset = lanes - region.base
             span = max(region.spans, key=lambda span: int(((offset >= span.start) & (offset < span.stop))[on].sum()))
             name, elements = span.name, (offset - span.start) // span.itemsize
-        dtype = getattr(self.values.get(name), "dtype", None)
+        dtype = next((v.content.dtype for v in self.values if v.name == name and name), None)
         self.touches.append(Touch(kind, "memory", lanes.copy(), on.copy(), width, name, elements, dtype))
 
     def _lds_access(self, w: Waves, kind: str, address, width: int, active) -> None:

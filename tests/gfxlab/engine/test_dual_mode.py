@@ -9,6 +9,7 @@ import torch
 import triton
 import triton.language as tl
 
+from gfxlab.bound import unwrap
 from gfxlab.engine import dual_mode
 
 ARCHS = ["gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201"]
@@ -113,7 +114,7 @@ def test_heuristics_and_unwrap():
     x, y = torch.randn(100), torch.empty(100)
     heuristic_kernel[(1,)](x, y, 100)
     assert torch.equal(x, y)
-    assert dual_mode.unwrap(heuristic_kernel).__name__ == "heuristic_kernel"
+    assert unwrap(heuristic_kernel).__name__ == "heuristic_kernel"
 
 
 def test_language_is_restored_after_a_launch():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 
+from gfxlab.bound import Value
 from gfxlab.code.compiler import Compiled
 from gfxlab.simulator.core.launch import execute
 from gfxlab.simulator.show.run import Run
@@ -45,6 +46,6 @@ def compiled(
 
 def launch(code: str, *tensors: torch.Tensor, grid: int = 1, limit: int = 10_000, outputs=(), **facts) -> Run:
     """Run it; the tensors are called t0, t1, ..."""
-    values = {f"t{i}": tensor for i, tensor in enumerate(tensors)}
+    values = [Value(f"t{i}", "*i8", tensor) for i, tensor in enumerate(tensors)]
     kernel = compiled(code, tensors=len(tensors), **facts)
     return execute(kernel, (grid, 1, 1), values, max_instructions=limit, outputs=outputs)

@@ -9,6 +9,7 @@ import triton
 import triton.language as tl
 from assembly import launch
 
+from gfxlab.bound import bind
 from gfxlab.engine import dual_mode
 from gfxlab.simulator import IllegalAccess, SimulationError, simulate
 from gfxlab.simulator.core.launch import execute, prepare
@@ -117,10 +118,10 @@ def sum_kernel(x_ptr, out_ptr, BLOCK: tl.constexpr):
 def test_a_compiled_sum_without_its_barriers(arch, num_warps):
     x, out = torch.randn(3, 2048), torch.empty(3)
     options = {"BLOCK": 2048, "num_warps": num_warps}
-    compiled, grid, values = prepare(sum_kernel, (3,), (x, out), arch, options)
-    assert execute(compiled, grid, values).wrong == ()
+    compiled, values = prepare(bind(sum_kernel, (x, out), options), arch)
+    assert execute(compiled, (3, 1, 1), values).wrong == ()
     without = dataclasses.replace(compiled, asm=re.sub(r"\ts_barrier.*\n", "", compiled.asm))
-    assert any("with no barrier between" in note for note in execute(without, grid, values).wrong)
+    assert any("with no barrier between" in note for note in execute(without, (3, 1, 1), values).wrong)
 
 
 def test_a_barrier_that_one_program_passes_and_another_does_not():
