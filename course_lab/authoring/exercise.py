@@ -59,7 +59,8 @@ class Mutant:
 class Exercise:
     """One exercise.
 
-    number: "2.1" (lesson.exercise).  stars: difficulty, 1 to 3.  minutes: expected time.
+    number: "2.1" (lesson.exercise), or "2.a" for a short one inside the lesson.
+    stars: difficulty, 1 to 3; 0 for a short one.  minutes: expected time.
     entry: name of the function that the answer must define.
     reference: takes the entry's arguments and returns the right result (a tensor or a tuple of tensors).  The answer's
         dtype must be the reference's; a float64 result means "the dtype of the first floating-point argument".
@@ -94,8 +95,11 @@ class Exercise:
     def __post_init__(self) -> None:
         names = [case.name for case in self.cases]
         for wrong, sentence in (
-            (not re.fullmatch(r"\d+\.\d+", self.number), f"number must look like '2.1', got {self.number!r}"),
-            (self.stars not in (1, 2, 3), f"stars must be 1, 2 or 3, got {self.stars}"),
+            (
+                not re.fullmatch(r"\d+\.(\d+|[a-z])", self.number),
+                f"number must look like '2.1' or '2.a', got {self.number!r}",
+            ),
+            (self.stars not in (0, 1, 2, 3), f"stars must be 0 to 3, got {self.stars}"),
             (not self.entry.isidentifier(), f"entry must be a function's name, got {self.entry!r}"),
             (len(self.hints) != 3, f"three hints are needed, got {len(self.hints)}"),
             (self.kind not in ("write", "repair"), f"kind must be 'write' or 'repair', got {self.kind!r}"),

@@ -12,12 +12,9 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
+from course_lab.authoring.edits import apply
 from course_lab.authoring.exercise import Exercise, Mutant
 from course_lab.check import grade
-
-
-class MutantError(ValueError):
-    """A mutant that cannot be made: its text does not occur in the solution."""
 
 
 @dataclass(frozen=True)
@@ -54,22 +51,6 @@ class KillTable:
         return "\n".join([*lines, f"{len(self.rows) - len(self.survivors)} of {len(self.rows)} as expected"])
 
     __repr__ = __str__
-
-
-def apply(mutant: Mutant, solution: str) -> str:
-    """The solution's code with the mutant's edits.
-
-    Raises:
-        MutantError: a text to be replaced does not occur, or nothing changes.
-    """
-    code = solution
-    for old, new in mutant.edits:
-        if old not in code:
-            raise MutantError(f"mutant {mutant.name!r}: {old!r} does not occur in the solution")
-        code = code.replace(old, new)
-    if code == solution:
-        raise MutantError(f"mutant {mutant.name!r} changes nothing")
-    return code
 
 
 def judge(exercise: Exercise, solution: str, mutants: Iterable[Mutant]) -> list[Row]:

@@ -2,6 +2,7 @@
 
 - `grading`    the whole course of a check, in the parent process
 - `answer`     the learner's text
+- `protocol`, `client`   what parent and child tell each other; the one way to a child
 - `child`      what runs in the child process, with `guard` (memory that notices) and `evidence` (who wrote what)
 - `alike` running the known mistakes, where no rule explains the numbers
 - `instruments` how well a right answer does it, with `measured`, its half of the work in another child

@@ -6,31 +6,32 @@ what they are called and how they differ from the solution is never shown, only 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 import numpy as np
+import torch
 
 from course_lab.authoring.exercise import Exercise
+from course_lab.check import client
+from course_lab.check.protocol import Job
 from course_lab.check.sentences import ALIKE, Diagnosis
 from course_lab.check.verdict import CaseRun, close, compare, numbers
-from gfxlab import sandbox
 
 VAGUE = frozenset(
     {"unknown", "constant-factor", "row-factor", "half-accumulation"}
 )  # these describe, and explain little
 _SECONDS = 2.0  # for all mistakes together; those that were not reached are no match
-_MEMORY = 2 << 30
 _MOST_CASES = 2
 
 
 def recognise(
-    exercise: Exercise, payload: dict[str, Any], wrong: list[CaseRun], mistakes: Iterable[tuple[str, str]]
+    exercise: Exercise, job: Job, wrong: list[CaseRun], mistakes: Iterable[tuple[str, str]]
 ) -> Diagnosis | None:
     """The one diagnosis whose mistakes give the answer's wrong numbers; None when there is none, or several.
 
     Args:
-        payload: what the child got for the check; its code and cases are replaced.
+        job: what the child did for the check; its code and cases are replaced.
         wrong: cases with outputs of the right form and wrong numbers.
         mistakes: pairs of a diagnosis and the code of a wrong answer that must get it.
     """
@@ -39,9 +40,9 @@ def recognise(
     telling = [run for run in wrong if _is_telling(run)][:_MOST_CASES]
     if not known or not telling:
         return None
-    payload = {**payload, "codes": [code for _, code in known], "cases": [run.args for run in telling]}
-    outcome = sandbox.run("course_lab.check.child:run_answers", payload, time_limit=_SECONDS, memory_limit=_MEMORY)
-    found = {name for (name, _), part in zip(known, outcome.parts) if _same(part["outputs"], telling)}
+    job = replace(job, cases=tuple(run.args for run in telling))
+    answers = client.run_answers(job, [code for _, code in known], time_limit=_SECONDS)
+    found = {name for (name, _), outputs in zip(known, answers) if _same(outputs, telling)}
     if len(found) != 1:
         return None
     (name,) = found
@@ -54,12 +55,12 @@ def _is_telling(run: CaseRun) -> bool:
     return bool((np.isfinite(got) & (got != 0)).mean() > 0.5)
 
 
-def _same(outputs: list[list[Any]], runs: list[CaseRun]) -> bool:
+def _same(outputs: Sequence[Sequence[torch.Tensor]], runs: list[CaseRun]) -> bool:
     """Whether a mistake's outputs are those of the answer, up to rounding, in every case, and wrong."""
     return len(outputs) == len(runs) and all(_same_case(*pair) for pair in zip(outputs, runs))
 
 
-def _same_case(outputs: list[Any], run: CaseRun) -> bool:
+def _same_case(outputs: Sequence[torch.Tensor], run: CaseRun) -> bool:
     if len(outputs) != len(run.outputs):
         return False
     case, right = run.case, []

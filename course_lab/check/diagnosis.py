@@ -91,8 +91,8 @@ def from_end(end, exercise: Exercise) -> Diagnosis:
 
 def raised(facts: Facts) -> Diagnosis | None:
     for run in facts.failing:
-        if run.seen and run.seen["error"]:
-            return diagnosis("exception", plain=plain_exception(run.seen["error"]))
+        if run.seen and run.seen.problem:
+            return diagnosis("exception", plain=plain_exception(run.seen.problem))
     return None
 
 
@@ -120,7 +120,7 @@ def wrong_form(facts: Facts) -> Diagnosis | None:
         if not run.comparisons:
             count = len(run.expected) - len(run.inplace)
             wanted = "a tensor" if count == 1 else f"{count} tensors" if count else "None"
-            return diagnosis("wrong-type", entry=facts.exercise.entry, wanted=wanted, got=run.seen["returned"])
+            return diagnosis("wrong-type", entry=facts.exercise.entry, wanted=wanted, got=run.seen.returned)
         for i, comparison in enumerate(run.comparisons):
             if comparison.problem:
                 output = output_name(run, i).capitalize()
@@ -139,9 +139,9 @@ def output_name(run: CaseRun, number: int) -> str:
 def input_modified(facts: Facts) -> Diagnosis | None:
     for run in facts.failing:
         for change in run.modified:
-            event = run.event(change["event"])
-            where = f", in line {event[4]}" if event else ""
-            return diagnosis("input-modified", argument=facts.argument(change["position"]), where=where)
+            event = run.event(change.event)
+            where = f", in line {event.line}" if event else ""
+            return diagnosis("input-modified", argument=facts.argument(change.position), where=where)
     return None
 
 
@@ -179,25 +179,25 @@ def _reproduces(formula: Callable[..., Any], run: CaseRun) -> bool:
 
 
 def faults(facts: Facts) -> Diagnosis | None:
-    seen = [fault for run in facts.failing if run.seen for fault in run.seen["faults"]]
-    stores = [fault for fault in seen if fault["kind"] != "load"]
+    seen = [fault for run in facts.failing if run.seen for fault in run.seen.faults]
+    stores = [fault for fault in seen if fault.kind != "load"]
     if not seen:
         return None
     fault = (stores or seen)[0]
-    about = {"program": format_program(fault["program"]), "tensor": fault["tensor"], "line": fault["line"]}
-    if 0 <= fault["first_element"] < fault["size"]:  # illegal only where rows have gaps between them
+    about = {"program": format_program(fault.program), "tensor": fault.tensor, "line": fault.line}
+    if 0 <= fault.first_element < fault.size:  # illegal only where rows have gaps between them
         return diagnosis("between-rows", **about)
     # a load may come from a tensor with gaps, which ends beyond its size
-    past_the_end = fault["first_element"] == fault["size"] or (fault["partial"] and fault["kind"] == "load")
-    if fault["first_element"] < 0 or not past_the_end:
-        return diagnosis("out-of-bounds", element=fault["first_element"], size=fault["size"], **about)
-    return diagnosis("missing-load-mask" if fault["kind"] == "load" else "missing-store-mask", **about)
+    past_the_end = fault.first_element == fault.size or (fault.partial and fault.kind == "load")
+    if fault.first_element < 0 or not past_the_end:
+        return diagnosis("out-of-bounds", element=fault.first_element, size=fault.size, **about)
+    return diagnosis("missing-load-mask" if fault.kind == "load" else "missing-store-mask", **about)
 
 
 def damage(facts: Facts) -> Diagnosis | None:
     """Without the interpreter's guard (a GPU, an unknown Triton): a margin around a tensor was overwritten."""
     for run in facts.failing:
-        if run.seen and run.seen["damage"]:
+        if run.seen and run.seen.damaged:
             return Diagnosis("missing-store-mask", "Memory beside a tensor was overwritten. Which lanes may write?")
     return None
 
@@ -205,27 +205,27 @@ def damage(facts: Facts) -> Diagnosis | None:
 def same_programs(facts: Facts) -> Diagnosis | None:
     for run in facts.wrong:
         for launch in run.own_launches:
-            if launch["twins"]:
-                first, second = (format_program(program) for program in launch["twins"])
+            if launch.twins:
+                first, second = (format_program(program) for program in launch.twins)
                 return diagnosis("program-id-unused", first=first, second=second)
-        overlap = run.seen["overlap"]
+        overlap = run.seen.overlap
         if overlap:
-            first, second = (format_program(program) for program in overlap["programs"])
-            about = {"element": overlap["element"], "tensor": overlap["tensor"]}
+            first, second = (format_program(program) for program in overlap.programs)
+            about = {"element": overlap.element, "tensor": overlap.tensor}
             return diagnosis("overlapping-programs", first=first, second=second, **about)
     return None
 
 
 def unwritten(facts: Facts) -> Diagnosis | None:
     for run in facts.wrong:
-        if run.own_launches and all(0 in launch["grid"] for launch in run.own_launches):
-            return diagnosis("empty-grid", grid=tuple(run.own_launches[0]["grid"]))
+        if run.own_launches and all(0 in launch.grid for launch in run.own_launches):
+            return diagnosis("empty-grid", grid=tuple(run.own_launches[0].grid))
         for number, comparison in enumerate(run.comparisons):
-            if run.seen["writers"][number] is None:
+            if run.seen.writers[number] is None:
                 if run.torch_may_finish or comparison.right:
                     continue
                 return diagnosis("output-untouched")
-            owners = run.seen["writers"][number].numpy()
+            owners = run.seen.writers[number].numpy()
             never = (owners < 0) & comparison.wrong
             if never.any():
                 return _short_grid(owners, run) or _holes(never)
@@ -257,15 +257,15 @@ def _short_grid(owners: np.ndarray, run: CaseRun) -> Diagnosis | None:
 
 def _block_of_first_program(owners: np.ndarray, run: CaseRun) -> list[int]:
     """How far the stores of the program that wrote the very first element reach, along each dimension."""
-    table = run.seen["events"]
-    first = table[int(owners.flat[0])][:4]
-    events = [number for number, event in enumerate(table) if event[:4] == first]
+    table = run.seen.events
+    first = table[int(owners.flat[0])]
+    events = [n for n, event in enumerate(table) if (event.launch, event.program) == (first.launch, first.program)]
     return [int(where.max()) + 1 for where in np.nonzero(np.isin(owners, events))]
 
 
 def missing_other(facts: Facts) -> Diagnosis | None:
     for run in facts.wrong[:1]:
-        lines = sorted({line for launch in run.own_launches for line in launch["unfilled"]})
+        lines = sorted({line for launch in run.own_launches for line in launch.unfilled})
         if lines and (
             facts.probed[1].values_right or _nan_where_finite(run) and not _nan_where_finite(facts.probed[1])
         ):

@@ -5,11 +5,12 @@ For every element that a kernel stores, the last program and line are kept, so t
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 import torch
 
+from course_lab.check.protocol import Event, FaultSeen, LaunchSeen, Overlap, Program
 from gfxlab.engine import hooks
 
 _MAX_FAULTS = 20
@@ -23,40 +24,40 @@ class Evidence:
     """
 
     def __init__(self, source: str, faults: list[hooks.Fault]) -> None:
-        self.launches: list[dict[str, Any]] = []
-        self.events: dict[tuple[int, tuple[int, int, int], int], int] = {}
-        self.overlap: dict[str, Any] | None = None
-        self.faults: list[dict[str, Any]] = []
+        self.launches: list[LaunchSeen] = []
+        self.events: dict[Event, int] = {}  # and the number of each
+        self.overlap: Overlap | None = None
+        self.faults: list[FaultSeen] = []
         self._source, self._guard_faults, self._faults_seen = source, faults, 0
         self._writers: dict[tuple[int, int], np.ndarray] = {}
         self._tensors: dict[str, torch.Tensor] = {}
         self._alive: list[torch.Tensor] = []  # an address must not be used twice
-        self._stored: dict[tuple[int, int, int], int] = {}
+        self._stored: dict[Program, int] = {}
 
     # ---- called by the interpreter
 
     def on_launch(self, launch: hooks.Launch) -> None:
         mine = launch.fn.__code__.co_filename == self._source
-        about = {"name": launch.name, "grid": list(launch.grid), "mine": mine, "twins": None, "unfilled": []}
-        self.launches.append(about)
+        self.launches.append(LaunchSeen(launch.name, tuple(launch.grid), mine))
         self._tensors, self._stored = launch.tensors, {}
         self._alive.extend(self._tensors.values())
 
     def on_access(self, access: hooks.Access) -> None:
         self._note_faults(access)
-        about = self.launches[-1]
+        launch = self.launches[-1]
         if access.kind == "load":
-            if not access.has_other and not access.mask.all() and access.line not in about["unfilled"]:
-                about["unfilled"].append(access.line)
-        elif about["mine"] and access.tensor in self._tensors and access.mask.any():
+            if not access.has_other and not access.mask.all() and access.line not in launch.unfilled:
+                self.launches[-1] = replace(launch, unfilled=(*launch.unfilled, access.line))
+        elif launch.mine and access.tensor in self._tensors and access.mask.any():
             self._note_store(access, self._tensors[access.tensor])
 
     def on_finish(self, launch: hooks.Launch) -> None:
-        first: dict[int, tuple[int, int, int]] = {}
+        first: dict[int, Program] = {}
         for program, what in self._stored.items():
-            if what in first and self.launches[-1]["twins"] is None:
-                self.launches[-1]["twins"] = [list(first[what]), list(program)]
-            first.setdefault(what, program)
+            if what in first:
+                self.launches[-1] = replace(self.launches[-1], twins=(first[what], program))
+                break
+            first[what] = program
 
     # ---- asked afterwards
 
@@ -68,18 +69,14 @@ class Evidence:
         numbers = torch.from_numpy(owner).as_strided(tensor.shape, tensor.stride(), tensor.storage_offset())
         return numbers.contiguous() if bool((numbers >= 0).any()) else None
 
-    def event_table(self) -> list[list[int]]:
-        """Event number -> [launch, x, y, z, line]."""
-        return [[launch, *program, line] for launch, program, line in self.events]
-
     # ---- inside
 
     def _note_faults(self, access: hooks.Access) -> None:
         for fault in self._guard_faults[self._faults_seen :]:
             if len(self.faults) < _MAX_FAULTS:
-                about = {"kind": fault.kind, "program": list(fault.program), "tensor": fault.tensor, "size": fault.size}
-                about |= {"first_element": fault.first_element, "lanes": fault.lanes, "line": fault.line}
-                self.faults.append(about | {"partial": bool(access.mask.any()), "message": fault.message})
+                names = ("kind", "program", "tensor", "size", "first_element", "lanes", "line", "message")
+                about = {name: getattr(fault, name) for name in names}
+                self.faults.append(FaultSeen(partial=bool(access.mask.any()), **about))
         self._faults_seen = len(self._guard_faults)
 
     def _note_store(self, access: hooks.Access, tensor: torch.Tensor) -> None:
@@ -89,7 +86,7 @@ class Evidence:
             self._writers[key] = np.full(storage.nbytes() // tensor.element_size(), -1, np.int32)
         owner = self._writers[key]
         where = access.elements[access.mask] + tensor.storage_offset()
-        event = self.events.setdefault((len(self.launches) - 1, access.program, access.line), len(self.events))
+        event = self.events.setdefault(Event(len(self.launches) - 1, access.program, access.line), len(self.events))
         if access.kind == "store":
             self._note_overlap(owner[where], event, access)
             before = self._stored.get(access.program, 0)
@@ -102,9 +99,8 @@ class Evidence:
             return
         table = list(self.events)
         for number in np.unique(earlier[earlier >= 0]):
-            launch, program, _ = table[number]
-            if launch == len(self.launches) - 1 and program != access.program:
+            before = table[number]
+            if before.launch == len(self.launches) - 1 and before.program != access.program:
                 element = int(access.elements[access.mask][earlier == number][0])
-                self.overlap = {"tensor": access.tensor, "element": element, "line": access.line}
-                self.overlap["programs"] = [list(program), list(access.program)]
+                self.overlap = Overlap(access.tensor, element, access.line, (before.program, access.program))
                 return

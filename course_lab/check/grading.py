@@ -17,16 +17,16 @@ from typing import Any
 import torch
 
 from course_lab.authoring.exercise import Exercise
-from course_lab.check import alike, answer, instruments, simulated
+from course_lab.check import alike, answer, client, instruments, simulated
 from course_lab.check.child import CASE_MARK
+from course_lab.check.client import Attempt
 from course_lab.check.diagnosis import Facts, diagnose, from_end, own_line
+from course_lab.check.protocol import Job, clean
 from course_lab.check.report import Card, CaseResult, ExerciseFailed, Report, case_result, excerpt, shorten, shown_error
 from course_lab.check.sentences import Diagnosis, diagnosis, plain_exception
 from course_lab.check.verdict import CaseRun, fresh
-from gfxlab import engines, sandbox
+from gfxlab import engines
 
-_RUN_CASES = "course_lab.check.child:run_cases"
-_MEMORY = 2 << 30  # beyond what torch and triton hold
 _MAX_CHILDREN = 4  # after so many crashes the cases that are left are not tried
 _GPU_SECONDS = 60.0  # a fresh process must wake the device and compile
 _CARD_ARCH = "gfx942"
@@ -73,8 +73,8 @@ def grade(
     report = _grade(exercise, answer.clean(code), stub, mistakes, progress_bar)
     if card and report.passed:
         runs = make_runs(exercise)
-        payload = _payload(exercise, answer.clean(code), runs, picture=exercise.picture)
-        report = replace(report, card=instruments.look(payload, runs, solution, _CARD_ARCH))
+        job = make_job(exercise, answer.clean(code), runs)
+        report = replace(report, card=instruments.look(job, exercise.picture, runs, solution, _CARD_ARCH))
     if strict and not report.passed:
         raise ExerciseFailed(report)
     return report
@@ -83,7 +83,7 @@ def grade(
 def _mistakes(number: str) -> list[tuple[str, str]]:
     """Diagnosis and code of each mutant of an exercise; none where a lesson has no usable ones."""
     from course_lab.authoring import lessons
-    from course_lab.authoring.mutants import MutantError, apply
+    from course_lab.authoring.edits import MutantError, apply
 
     with contextlib.suppress(lessons.LessonError, MutantError):
         solution = lessons.solution(number)
@@ -113,13 +113,13 @@ def _grade_attempt(exercise: Exercise, code: str, mistakes: _Mistakes, progress_
     facts = Facts(exercise, tree, runs, lambda run: _probe(exercise, code, run))
     found = diagnose(facts) if facts.failing else _passed_over(exercise, code, runs)
     if found and found.code in alike.VAGUE and facts.wrong:
-        found = alike.recognise(exercise, _payload(exercise, code, runs), facts.wrong, mistakes()) or found
+        found = alike.recognise(exercise, make_job(exercise, code, runs), facts.wrong, mistakes()) or found
     runs += _run_on_gpu(exercise, code, runs)
     if found is None and any(not run.passed for run in runs):
         found = diagnosis("gpu-differs", gpu=engines.gpu().name)
     opinion = simulated.Opinion()
     if found is None:
-        opinion = simulated.second_opinion(_payload(exercise, code, runs), tree, runs)
+        opinion = simulated.second_opinion(make_job(exercise, code, runs), tree, runs)
     report = _report(exercise, code, runs + [*opinion.runs], found or opinion.diagnosis)
     return replace(report, note=opinion.note)
 
@@ -135,7 +135,7 @@ def _failed(exercise: Exercise, found: Diagnosis, **shown: Any) -> Report:
 def _report(exercise: Exercise, code: str, runs: list[CaseRun], found: Diagnosis | None) -> Report:
     failing = [run for run in runs if run.reached and not run.passed]
     shown = [excerpt(code, own_line(run.end.stack, exercise.number)) for run in failing if run.end]
-    shown += [shown_error(code, run.seen["error"]) for run in failing if run.seen and run.seen["error"]]
+    shown += [shown_error(code, run.seen.problem) for run in failing if run.seen and run.seen.problem]
     return Report(
         exercise.number,
         exercise.title,
@@ -168,9 +168,10 @@ def _make_run(exercise: Exercise, case) -> CaseRun:
     return CaseRun(case, args, outputs, dtypes, inplace=exercise.inplace, **limits)
 
 
-def _payload(exercise: Exercise, code: str, runs: list[CaseRun], **more: Any) -> dict[str, Any]:
-    about = {"number": exercise.number, "code": code, "entry": exercise.entry, "inplace": list(exercise.inplace)}
-    return {**about, "cases": [run.args for run in runs], "device": "cpu", **more}
+def make_job(exercise: Exercise, code: str, runs: list[CaseRun], **how: Any) -> Job:
+    """What a child shall do with an answer; `how`: fields of `Job`."""
+    cases = tuple(run.args for run in runs)
+    return Job(exercise.number, code, exercise.entry, cases, inplace=exercise.inplace, **how)
 
 
 def _run_on_interpreter(exercise: Exercise, code: str, runs: list[CaseRun], progress_bar: bool) -> Report | None:
@@ -183,45 +184,44 @@ def _run_on_interpreter(exercise: Exercise, code: str, runs: list[CaseRun], prog
             left = [run for run in runs if not run.reached]
             if not left:
                 break
-            payload = _payload(exercise, code, left)
-            limits = {"time_limit": exercise.time_limit, "memory_limit": _MEMORY}
-            outcome = sandbox.run(_RUN_CASES, payload, **limits, on_part=advance)
-            if not outcome.parts or outcome.parts[0]["error"] or len(outcome.parts) == 1 and outcome.status == "ok":
-                return _undefined(exercise, code, outcome)
-            _fill(left, outcome)
-            if outcome.status == "timeout":
+            job = make_job(exercise, code, left)
+            attempt = client.run_cases(job, time_limit=exercise.time_limit, on_part=advance)
+            if not attempt.defines_entry:
+                return _undefined(exercise, code, attempt)
+            _fill(left, attempt)
+            if attempt.outcome.status == "timeout":
                 break
     return None
 
 
-def _fill(runs: list[CaseRun], outcome: sandbox.Outcome) -> None:
-    printed = _printed_by_case(outcome.output)
-    records = outcome.parts[1:]
+def _fill(runs: list[CaseRun], attempt: Attempt) -> None:
+    printed = _printed_by_case(attempt.outcome.output)
     for i, run in enumerate(runs):
         run.printed = printed.get(-1, "") + printed.get(i, "")
-        if i < len(records):
-            run.seen = records[i]
-        elif i == len(records) and outcome.status != "ok":
-            run.end = outcome
+        if i < len(attempt.seen):
+            run.seen = attempt.seen[i]
+        elif i == len(attempt.seen) and attempt.outcome.status != "ok":
+            run.end = attempt.outcome
 
 
 def _printed_by_case(output: str) -> dict[int, str]:
     """Output split at the child's marks; -1 is what was printed while the cell itself ran."""
     before, *rest = re.split(rf"{CASE_MARK}(\d+)\n", output)
-    return {-1: before} | {int(number): text for number, text in zip(rest[::2], rest[1::2], strict=True)}
+    cases = {int(number): clean(text) for number, text in zip(rest[::2], rest[1::2], strict=True)}
+    return {-1: clean(before)} | cases
 
 
-def _undefined(exercise: Exercise, code: str, outcome: sandbox.Outcome) -> Report:
+def _undefined(exercise: Exercise, code: str, attempt: Attempt) -> Report:
     """The report on a cell that died, raised, or does not define the entry."""
+    outcome, definition = attempt.outcome, attempt.definition
     printed = shorten(_printed_by_case(outcome.output)[-1])
-    if not outcome.parts:
+    if definition is None:
         line = own_line(outcome.stack, exercise.number)
         return _failed(exercise, from_end(outcome, exercise), excerpt=excerpt(code, line), printed=printed)
-    problem = outcome.parts[0]["error"]
-    if problem:
-        found = diagnosis("exception", plain=plain_exception(problem))
-        return _failed(exercise, found, excerpt=shown_error(code, problem), printed=printed)
-    names = [name for name in outcome.parts[0]["defined"] if name not in answer.GIVEN]
+    if definition.problem:
+        found = diagnosis("exception", plain=plain_exception(definition.problem))
+        return _failed(exercise, found, excerpt=shown_error(code, definition.problem), printed=printed)
+    names = [name for name in definition.defined if name not in answer.GIVEN]
     found = diagnosis("no-entry", entry=exercise.entry, defined=", ".join(names) or "nothing that can be called")
     return _failed(exercise, found, printed=printed)
 
@@ -231,8 +231,8 @@ def _probe(exercise: Exercise, code: str, run: CaseRun) -> tuple[CaseRun, CaseRu
     both = []
     for poison in (True, False):
         again = replace(run, seen=None, end=None)
-        payload = _payload(exercise, code, [again], poison=poison)
-        _fill([again], sandbox.run(_RUN_CASES, payload, time_limit=exercise.time_limit, memory_limit=_MEMORY))
+        job = make_job(exercise, code, [again], poison=poison)
+        _fill([again], client.run_cases(job, time_limit=exercise.time_limit))
         both.append(again)
     return both[0], both[1]
 
@@ -242,13 +242,13 @@ def _passed_over(exercise: Exercise, code: str, runs: list[CaseRun]) -> Diagnosi
 
     If that is wrong, it takes the place of the run that was right.
     """
-    lines = {i: launch["unfilled"] for i, run in enumerate(runs) for launch in run.own_launches if launch["unfilled"]}
+    lines = {i: launch.unfilled for i, run in enumerate(runs) for launch in run.own_launches if launch.unfilled}
     if not lines:
         return None
     smallest = min(lines, key=lambda i: sum(a.numel() for a in runs[i].args if isinstance(a, torch.Tensor)))
     again = replace(runs[smallest], seen=None)
-    payload = _payload(exercise, code, [again], poison="infinities")
-    _fill([again], sandbox.run(_RUN_CASES, payload, time_limit=exercise.time_limit, memory_limit=_MEMORY))
+    job = make_job(exercise, code, [again], poison="infinities")
+    _fill([again], client.run_cases(job, time_limit=exercise.time_limit))
     if not again.values_wrong:
         return None
     runs[smallest] = again
@@ -268,18 +268,15 @@ def _run_on_gpu(exercise: Exercise, code: str, runs: list[CaseRun]) -> list[Case
     ]
     if not again:
         return []
-    payload = _payload(exercise, code, again, device=engines.device())
-    outcome = sandbox.run(_RUN_CASES, payload, time_limit=_GPU_SECONDS, memory_limit=None)
-    _fill(again, outcome)
+    job = make_job(exercise, code, again, device=engines.device())
+    _fill(again, client.run_cases(job, time_limit=_GPU_SECONDS, memory_limit=None))
     return [run for run in again if run.reached and not run.passed]
 
 
 def amd_card(exercise: Exercise, code: str, arch: str = _CARD_ARCH) -> Card | None:
     """The AMD card of the answer's first kernel, which need not be right; None when there is no kernel to compile."""
-    payload = _payload(exercise, code, make_runs(exercise)[:1], arch=arch)
-    outcome = sandbox.run("course_lab.check.child:first_launch", payload)
-    value = outcome.value if outcome.status == "ok" else None
-    return Card(str(value["text"]), str(value["html"])) if value else None
+    shown = client.first_launch(make_job(exercise, code, make_runs(exercise)[:1]), arch)
+    return Card(**shown) if shown else None
 
 
 @contextlib.contextmanager

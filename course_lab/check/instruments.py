@@ -8,20 +8,20 @@ from __future__ import annotations
 
 import hashlib
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
-from typing import Any
 
 import torch
 
+from course_lab.check import client
+from course_lab.check.protocol import Job
 from course_lab.check.report import Card
 from course_lab.check.verdict import CaseRun
-from gfxlab import sandbox, style
+from gfxlab import style
 from gfxlab.code import AmdError, AmdReport, regressions
 from gfxlab.code.card import cards_of
 
 _SECONDS = 20.0  # a large unrolled kernel takes the compiler a while
-_MEMORY = 2 << 30
 _WASTE = 1.05  # of the bytes that the solution moves
 _MOST_WASTE = 2
 _solutions: dict[str, Measured] = {}  # of this process
@@ -55,16 +55,17 @@ class Measured:
         return f"{self.moved:,} bytes moved, {least}: a score of {self.score:.0%}."
 
 
-def look(payload: dict[str, Any], runs: list[CaseRun], solution: str | None, arch: str) -> Card:
+def look(job: Job, picture: str, runs: list[CaseRun], solution: str | None, arch: str) -> Card:
     """Measure an answer on the roomiest case, and compare it with the solution.
 
-    payload: what the child got for the check, its cases replaced; with "picture". runs: every case, for choosing one.
+    job: what the child did for the check, its cases replaced. picture: see `Exercise`. runs: every case, for choosing
+    one.
     """
     run = roomiest(runs)
-    payload = {**payload, "cases": [run.args], "arch": arch}
+    job = replace(job, cases=(run.args,))
     with ThreadPoolExecutor(2) as pool:
-        other = pool.submit(_of_solution, payload, solution) if solution else None
-        mine = _measure(payload)
+        other = pool.submit(_of_solution, job, picture, solution, arch) if solution else None
+        mine = _measure(job, picture, arch)
         return _card(mine, other.result() if other else None, run.case.name, arch)
 
 
@@ -82,9 +83,8 @@ def _is_even(tensor: torch.Tensor) -> bool:
     return tensor.numel() > 0 and tensor.dim() > 0 and tensor.shape[-1] % 16 == 0 and tensor.is_contiguous()
 
 
-def _measure(payload: dict[str, Any]) -> Measured:
-    job = "course_lab.check.measured:measure"
-    outcome = sandbox.run(job, payload, time_limit=_SECONDS, memory_limit=_MEMORY)
+def _measure(job: Job, picture: str, arch: str) -> Measured:
+    outcome = client.measure(job, arch, picture, time_limit=_SECONDS)
     if outcome.status != "ok":
         why = outcome.error.message if outcome.error else outcome.status
         return Measured(problem=f"The instruments have nothing to say here: {why.partition('. ')[0].rstrip('.')}.")
@@ -96,11 +96,11 @@ def _measure(payload: dict[str, Any]) -> Measured:
     return Measured(**value | {"waste": tuple(value["waste"])})
 
 
-def _of_solution(payload: dict[str, Any], solution: str) -> Measured:
+def _of_solution(job: Job, picture: str, solution: str, arch: str) -> Measured:
     """The solution's figures, measured when they are first asked for."""
-    key = hashlib.sha256(f"{payload['number']} {payload['arch']} {solution}".encode()).hexdigest()
+    key = hashlib.sha256(f"{job.number} {arch} {solution}".encode()).hexdigest()
     if key not in _solutions:
-        _solutions[key] = _measure({**payload, "code": solution})
+        _solutions[key] = _measure(replace(job, code=solution), picture, arch)
     return _solutions[key]
 
 

@@ -15,7 +15,7 @@ from course_lab.check import answer, child
 from gfxlab import draw
 from gfxlab.code import AmdError
 from gfxlab.draw.layout import exists
-from gfxlab.engine import dual_mode, hooks
+from gfxlab.engine import hooks
 from gfxlab.tracing import TracedLaunch, trace
 
 _MOST_FRAMES = 8  # of a picture with steps
@@ -31,19 +31,18 @@ def measure(payload: dict[str, Any]) -> dict[str, Any]:
         was watched, or "", "amd": an `AmdReport` as JSON or None, "refused": why there is none, "picture": {"text",
         "html"} or None}.
     """
-    dual_mode.enable()
-    torch.set_num_threads(1)
-    _, entry = child.define(payload)
-    args = payload["cases"][0]
+    job = child.start(payload)
+    _, entry = child.define(job)
+    args = job.cases[0]
     with trace() as recorded:
         result = entry(*args)
-    own = [launch for launch in recorded if launch.kernel.__code__.co_filename == answer.filename(payload["number"])]
+    own = [launch for launch in recorded if launch.kernel.__code__.co_filename == answer.filename(job.number)]
     if not own:
         raise ValueError("no kernel ran")
     ledgers = [launch.ledger() for launch in own]
     moved = [ledger.bytes for ledger in ledgers]
     main = own[moved.index(max(moved))]
-    outputs = [*child.tensors(result)[0], *(args[position] for position in payload["inplace"])]
+    outputs = [*child.tensors(result)[0], *(args[position] for position in job.inplace)]
     amd, refused = _compiled(main, payload["arch"])
     return {
         "launches": len(own),

@@ -9,6 +9,7 @@ from html import escape
 import numpy as np
 
 from course_lab.check.diagnosis import output_name
+from course_lab.check.protocol import Event, Problem
 from course_lab.check.sentences import Diagnosis
 from course_lab.check.verdict import CaseRun
 from gfxlab.engine.hooks import format_program
@@ -190,20 +191,20 @@ def case_result(run: CaseRun, code: str, *, full: bool) -> CaseResult:
 def _details(run: CaseRun, code: str, full: bool) -> list[str]:
     if run.end is not None:
         return [run.end.error.message]
-    if run.seen["error"] and run.seen["error"]["fault"]:
+    if run.seen.problem and run.seen.problem.fault:
         return ["a fault of the machine code"]
-    if run.seen["error"]:
-        return [f"raised {run.seen['error']['type']}"]
-    lines = [] if run.comparisons else [f"returned {run.seen['returned']}"]
+    if run.seen.problem:
+        return [f"raised {run.seen.problem.type}"]
+    lines = [] if run.comparisons else [f"returned {run.seen.returned}"]
     for number, comparison in enumerate(run.comparisons):
         if not comparison.right:
             lines += _wrong_output(run, number, code, full)
-    if run.seen["faults"]:
-        lines.append(run.seen["faults"][0]["message"].partition(". ")[0])
-    if run.seen["damage"]:
+    if run.seen.faults:
+        lines.append(run.seen.faults[0].message.partition(". ")[0])
+    if run.seen.damaged:
         lines.append("memory beside a tensor was overwritten")
     if run.modified:
-        lines.append(f"argument {run.modified[0]['position'] + 1} was changed")
+        lines.append(f"argument {run.modified[0].position + 1} was changed")
     if run.needs_kernel and not run.own_launches:
         lines.append("no kernel of yours ran")
     elif run.values_right and run.made_by_torch:
@@ -225,18 +226,17 @@ def _wrong_output(run: CaseRun, number: int, code: str, full: bool) -> list[str]
     index = f"[{', '.join(str(i) for i in first)}]" if first else "the only element"
     place, expected = f"first wrong: {index}", f"expected {_number(comparison.expected[first])}"
     event = run.writer(number, first)
-    if event is None and run.seen["writers"][number] is not None:
+    if event is None and run.seen.writers[number] is not None:
         return [count, f"{place}  {expected}  and no program wrote it"]
     values = f"{place}  {expected}  got {_number(comparison.got[first])}"
     return [count, values, *(_who(run, event, code) if event else [])]
 
 
-def _who(run: CaseRun, event: list[int], code: str) -> list[str]:
-    launch, *program, line = event
-    kernel = run.seen["launches"][launch]["name"]
+def _who(run: CaseRun, event: Event, code: str) -> list[str]:
+    kernel = run.seen.launches[event.launch].name
     return [
-        f"program {format_program(program)} of {kernel} wrote it, in line {line}:",
-        f"  {source_line(code, line).strip()}",
+        f"program {format_program(event.program)} of {kernel} wrote it, in line {event.line}:",
+        f"  {source_line(code, event.line).strip()}",
     ]
 
 
@@ -262,10 +262,10 @@ def excerpt(code: str, line: int | None, column: int | None = None) -> tuple[str
     return (*shown, " " * (len(head) + len(text[:column].expandtabs(4))) + "^")
 
 
-def shown_error(code: str, problem: dict) -> tuple[str, ...]:
+def shown_error(code: str, problem: Problem) -> tuple[str, ...]:
     """An exception as it is shown: the learner's own line, then Python's words."""
-    words = f"{problem['type']}: {problem['message']}".rstrip(": ").splitlines()
-    return (*excerpt(code, problem["line"]), *words[:6])
+    words = f"{problem.type}: {problem.message}".rstrip(": ").splitlines()
+    return (*excerpt(code, problem.line), *words[:6])
 
 
 def shorten(text: str) -> str:

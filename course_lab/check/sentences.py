@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from typing import Any, NamedTuple
 
+from course_lab.check.protocol import Problem
+
 SENTENCES = {
     "syntax-error": "Python cannot read line {line}: {message}.",
     "exception": "{plain}",
@@ -102,11 +104,11 @@ def diagnosis(code: str, **fields: Any) -> Diagnosis:
     return Diagnosis(code, SENTENCES[code].format(**fields))
 
 
-def plain_exception(problem: dict[str, Any]) -> str:
+def plain_exception(problem: Problem) -> str:
     """An exception in a sentence that a beginner understands; the message itself where there is none."""
-    line = problem["line"] or "?"
+    line = problem.line or "?"
     for kind, pattern, sentence in _PLAIN:
-        match = re.search(pattern, problem["message"], re.IGNORECASE | re.DOTALL)
-        if match and kind in ("", problem["type"]):
+        match = re.search(pattern, problem.message, re.IGNORECASE | re.DOTALL)
+        if match and kind in ("", problem.type):
             return sentence.format(*[group for group in match.groups() if group], line=line)
-    return f"Line {line} raised {problem['type']}: {problem['message'].splitlines()[0] if problem['message'] else ''}"
+    return f"Line {line} raised {problem.type}: {problem.message.splitlines()[0] if problem.message else ''}"

@@ -9,19 +9,17 @@ from __future__ import annotations
 
 import ast
 from dataclasses import dataclass, replace
-from typing import Any
 
 import torch
 
-from course_lab.check import answer
+from course_lab.check import answer, client
+from course_lab.check.protocol import Job
 from course_lab.check.sentences import Diagnosis, diagnosis
 from course_lab.check.verdict import CaseRun
-from gfxlab import sandbox
 from gfxlab.code.card import cards_of
 
 ARCH = "gfx942"
 _SECONDS = 10.0
-_MEMORY = 2 << 30
 _MOST_CASES = 3
 _MOST_BYTES = 1 << 20  # of the arguments of a case
 
@@ -35,27 +33,26 @@ class Opinion:
     note: str = ""
 
 
-def second_opinion(payload: dict[str, Any], tree: ast.Module, runs: list[CaseRun]) -> Opinion:
+def second_opinion(job: Job, tree: ast.Module, runs: list[CaseRun]) -> Opinion:
     """Run the smallest cases that need a kernel on the simulator.
 
-    payload: what the child got for the interpreter (its cases are replaced). runs: those that passed there.
+    job: what the child did on the interpreter (its cases are replaced). runs: those that passed there.
     """
     gpu = cards_of(ARCH).split(",")[0]
     again = [_on_simulator(run, gpu) for run in _smallest(runs)]
     if not again:
         return Opinion()
-    payload = {**payload, "cases": [run.args for run in again], "simulate": ARCH}
-    outcome = sandbox.run("course_lab.check.child:run_cases", payload, time_limit=_SECONDS, memory_limit=_MEMORY)
-    records = outcome.parts[1:]
-    done = [replace(run, seen=record) for run, record in zip(again, records)]
+    job = replace(job, cases=tuple(run.args for run in again), simulate=ARCH)
+    attempt = client.run_cases(job, time_limit=_SECONDS)
+    done = [replace(run, seen=seen) for run, seen in zip(again, attempt.seen)]
     wrong = [run for run in done if _speaks(run) and not run.passed]
     if wrong:
         return Opinion(tuple(wrong), _reason(wrong[0], runs, tree, gpu))
-    if strange := [sentence for run in done for sentence in run.seen["wrong"]]:
+    if strange := [sentence for run in done for sentence in run.seen.wrong]:
         return Opinion(note=f"Right on a simulated {gpu} as well, but take care: {strange[0]}")
-    silent = next((run.seen["error"]["message"] for run in done if run.seen["error"]), "")
+    silent = next((run.seen.problem.message for run in done if run.seen.problem), "")
     if silent or len(done) < len(again):
-        why = (silent or outcome.error.message).partition(". ")[0].rstrip(".")
+        why = silent.partition(". ")[0].rstrip(".") or attempt.silence
         return Opinion(note=f"Not tried on a simulated {gpu}: {why}.")
     return Opinion(note=f"Right on a simulated {gpu} as well ({len(done)} of {len(runs)} cases tried).")
 
@@ -85,20 +82,20 @@ def _dtype(run: CaseRun) -> torch.dtype:
 
 def _speaks(run: CaseRun) -> bool:
     """False where the simulator or the compiler gave up, which is no fault of the answer."""
-    return run.seen["error"] is None or run.seen["error"]["fault"]
+    return run.seen.problem is None or run.seen.problem.fault
 
 
 # ---- why the two disagree --------------------------------------------------------------------------------------------
 
 
 def _reason(run: CaseRun, before: list[CaseRun], tree: ast.Module, gpu: str) -> Diagnosis:
-    if run.seen["error"]:
-        return diagnosis("simulator-fault", gpu=gpu, message=run.seen["error"]["message"])
+    if run.seen.problem:
+        return diagnosis("simulator-fault", gpu=gpu, message=run.seen.problem.message)
     return diagnosis("simulator-differs", gpu=gpu, why=_why(run, before, tree))
 
 
 def _why(run: CaseRun, before: list[CaseRun], tree: ast.Module) -> str:
-    unfilled = [line for one in before for launch in one.own_launches for line in launch["unfilled"]]
+    unfilled = [line for one in before for launch in one.own_launches for line in launch.unfilled]
     if both := answer.loaded_and_stored(tree):
         return f"All programs run at the same time there: does one read from {both[0]} what another one writes?"
     if _dtype(run) == torch.float32 and answer.calls(tree, "dot"):

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from course_lab.authoring.exercise import Case
+from course_lab.check.protocol import Change, Event, LaunchSeen, Seen
 from gfxlab import transport
 from gfxlab.sandbox import Outcome
 
@@ -78,7 +79,7 @@ def fresh(args: tuple[Any, ...]) -> list[Any]:
 class CaseRun:
     """One case of one answer: what went in, what was expected, what the child reported.
 
-    seen: the child's record (see `child.run_cases`), None when the child did not get through this case.
+    seen: what the child saw, None when the child did not get through this case.
     end: how the child died in this case, None when it did not.
     """
 
@@ -89,7 +90,7 @@ class CaseRun:
     inplace: tuple[int, ...] = ()
     torch_may_finish: bool = False
     max_launches: int | None = None
-    seen: dict[str, Any] | None = None
+    seen: Seen | None = None
     end: Outcome | None = None
     printed: str = ""
     engine: str = "interpreter"
@@ -99,13 +100,13 @@ class CaseRun:
         return self.seen is not None or self.end is not None
 
     @property
-    def outputs(self) -> list[torch.Tensor]:
-        return self.seen["outputs"] if self.seen else []
+    def outputs(self) -> tuple[torch.Tensor, ...]:
+        return self.seen.outputs if self.seen else ()
 
     @cached_property
     def comparisons(self) -> list[Comparison]:
         """One for each output; empty when the number of outputs is wrong or the call failed."""
-        if not self.seen or self.seen["error"] or len(self.outputs) != len(self.expected):
+        if not self.seen or self.seen.problem or len(self.outputs) != len(self.expected):
             return []
         together = zip(self.expected, self.outputs, self.dtypes, strict=True)
         return [compare(e, g, self.case.atol, self.case.rtol, dtype) for e, g, dtype in together]
@@ -120,13 +121,13 @@ class CaseRun:
         return bool(self.comparisons) and not any(c.problem for c in self.comparisons) and not self.values_right
 
     @property
-    def own_launches(self) -> list[dict[str, Any]]:
-        return [launch for launch in self.seen["launches"] if launch["mine"]] if self.seen else []
+    def own_launches(self) -> list[LaunchSeen]:
+        return [launch for launch in self.seen.launches if launch.mine] if self.seen else []
 
     @property
-    def modified(self) -> list[dict[str, Any]]:
+    def modified(self) -> list[Change]:
         """Arguments that were changed and ought not to be."""
-        return [m for m in self.seen["modified"] if m["position"] not in self.inplace] if self.seen else []
+        return [m for m in self.seen.modified if m.position not in self.inplace] if self.seen else []
 
     @property
     def needs_kernel(self) -> bool:
@@ -138,7 +139,7 @@ class CaseRun:
         """A kernel ran, but no element of some returned tensor was stored by one."""
         if not self.seen or self.torch_may_finish or not self.needs_kernel:
             return False
-        return any(writer is None and self._asks_for_a_write(i) for i, writer in enumerate(self.seen["writers"]))
+        return any(writer is None and self._asks_for_a_write(i) for i, writer in enumerate(self.seen.writers))
 
     def _asks_for_a_write(self, output: int) -> bool:
         """It has elements; and if it is an argument, it is not to stay as it is."""
@@ -154,18 +155,18 @@ class CaseRun:
 
     @property
     def passed(self) -> bool:
-        if not self.values_right or self.seen["faults"] or self.seen["damage"] or self.modified:
+        if not self.values_right or self.seen.faults or self.seen.damaged or self.modified:
             return False
         if self.needs_kernel and (not self.own_launches or self.made_by_torch):
             return False
         return not self.too_many_launches
 
-    def writer(self, output: int, index: tuple[int, ...]) -> list[int] | None:
-        """[launch, x, y, z, line] of the store that wrote this element last; None when no kernel wrote it."""
-        writers = self.seen["writers"][output]
+    def writer(self, output: int, index: tuple[int, ...]) -> Event | None:
+        """The store that wrote this element last; None when no kernel wrote it."""
+        writers = self.seen.writers[output]
         event = int(writers[index]) if writers is not None else -1
         return self.event(event)
 
-    def event(self, number: int) -> list[int] | None:
-        """[launch, x, y, z, line] of a store by its number."""
-        return self.seen["events"][number] if number >= 0 else None
+    def event(self, number: int) -> Event | None:
+        """A store by its number."""
+        return self.seen.events[number] if 0 <= number < len(self.seen.events) else None

@@ -9,8 +9,7 @@ import torch
 from small_exercises import COPY, DOUBLE, DOUBLE_SOLUTION, DOUBLE_STUB, IN_PLACE, IN_PLACE_SOLUTION, SOLUTIONS
 
 from course_lab.authoring.exercise import Case, Exercise
-from course_lab.check import ExerciseFailed, Report, grade, grading
-from gfxlab import sandbox
+from course_lab.check import ExerciseFailed, Report, client, grade, grading
 from gfxlab.engines import Gpu
 
 
@@ -233,13 +232,13 @@ def test_the_child_has_no_expected_values():
             print("keys", sorted(map(str, thing)))
 """
     run = grading.make_runs(DOUBLE)[0]
-    payload = grading._payload(DOUBLE, edited(("    return y", spy + "    y = None\n    return y")), [run])
-    printed = sandbox.run("course_lab.check.child:run_cases", payload).output
+    job = grading.make_job(DOUBLE, edited(("    return y", spy + "    y = None\n    return y")), [run])
+    printed = client.run_cases(job, time_limit=10).outcome.output
     expected = [round(v, 3) for v in run.expected[0][:2].tolist()]
     given = [round(v, 3) for v in run.args[0][:2].tolist()]
     assert f"tensor {given}" in printed
     assert printed.count(f"tensor {expected}") == 1  # the answer's own y
-    assert "keys ['cases', 'code', 'device', 'entry', 'inplace', 'number']" in printed
+    assert "keys ['cases', 'code', 'device', 'entry', 'inplace', 'number', 'poison', 'simulate']" in printed
 
 
 # ---- other engines -------------------------------------------------------------------------------------------------
@@ -249,19 +248,19 @@ def test_the_child_has_no_expected_values():
 def fake_gpu(monkeypatch):
     """A GPU that is the interpreter in disguise; `fake_gpu["error"]` is added to what it returns."""
     settings = {"error": 0.0}
-    real = sandbox.run
+    real = client.run_cases
 
-    def run(job, payload, **options):
-        if payload["device"] != "cuda":
-            return real(job, payload, **options)
+    def run(job, **options):
+        if job.device != "cuda":
+            return real(job, **options)
         assert options["memory_limit"] is None
-        outcome = real(job, {**payload, "device": "cpu"}, **options)
-        for record in outcome.parts[1:]:
-            record["outputs"][0] += settings["error"]
-            record["launches"], record["writers"] = [], [None]
-        return outcome
+        attempt = real(replace(job, device="cpu"), **options)
+        for seen in attempt.seen:
+            seen.outputs[0].add_(settings["error"])
+        seen = tuple(replace(one, launches=(), writers=(None,)) for one in attempt.seen)
+        return replace(attempt, seen=seen)
 
-    monkeypatch.setattr(sandbox, "run", run)
+    monkeypatch.setattr(client, "run_cases", run)
     monkeypatch.setattr(grading.engines, "gpu", lambda: Gpu("Imaginary MI300X", "gfx942", "hip", 64))
     monkeypatch.setattr(grading.engines, "device", lambda: "cuda")
     return settings

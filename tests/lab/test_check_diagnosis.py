@@ -6,6 +6,7 @@ from small_exercises import COPY, COPY_SOLUTION, DOUBLE, LARGEST, ROW_SUM, SOLUT
 
 from course_lab.authoring.exercise import Case, Exercise
 from course_lab.check import grade
+from course_lab.check.protocol import Problem
 from course_lab.check.sentences import SENTENCES, plain_exception
 
 MISTAKES = [  # exercise, edits of its solution, the code to be reported, words of the sentence
@@ -112,7 +113,7 @@ def test_integer_outputs_are_compared_exactly():
     ],
 )
 def test_exceptions_in_plain_words(type_, message, sentence):
-    assert plain_exception({"type": type_, "message": message, "line": 3}).startswith(sentence)
+    assert plain_exception(Problem(type_, message, 3)).startswith(sentence)
 
 
 def test_every_code_is_kebab_case_and_every_sentence_ends():

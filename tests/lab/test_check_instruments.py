@@ -40,7 +40,7 @@ def measured_codes(monkeypatch):
 
     def run(job, payload, **options):
         if job.endswith(":measure"):
-            codes.append(payload["code"])
+            codes.append(payload["job"]["code"])
         return real(job, payload, **options)
 
     monkeypatch.setattr(sandbox, "run", run)

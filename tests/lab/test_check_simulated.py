@@ -7,7 +7,8 @@ import torch
 from small_exercises import DOUBLE, DOUBLE_SOLUTION, HINTS, vector
 
 from course_lab.authoring.exercise import Case, Exercise
-from course_lab.check import child, grade, simulated
+from course_lab.check import child, client, grade, simulated
+from course_lab.check.protocol import Definition, Job, LaunchSeen, Seen
 from gfxlab import sandbox
 from gfxlab.simulator import IllegalAccess, SimulationError, UnknownInstruction
 
@@ -110,26 +111,15 @@ def first_kernel(x_ptr, y_ptr):
 
 def opinion(monkeypatch, outcome):
     """The report on a right answer when the simulating child ends so; its records are made by `outcome`."""
-    real = sandbox.run
-
-    def run(job, payload, **options):
-        return outcome(payload) if payload.get("simulate") else real(job, payload, **options)
-
-    monkeypatch.setattr(sandbox, "run", run)
+    real = client.run_cases
+    monkeypatch.setattr(client, "run_cases", lambda job, **how: outcome(job) if job.simulate else real(job, **how))
     return grade(DOUBLE, DOUBLE_SOLUTION)
 
 
-def record(error: Exception) -> dict:
-    nothing = {
-        "returned": "None",
-        "outputs": [],
-        "writers": [],
-        "events": [],
-        "launches": [],
-        "overlap": None,
-        "wrong": [],
-    }
-    return {**nothing, "error": child._describe(error, "91.1"), "faults": [], "damage": [], "modified": []}
+def ended(job: Job, error: Exception) -> client.Attempt:
+    """Every case ended so."""
+    seen = Seen(problem=child.describe(error, "91.1"))
+    return client.Attempt(Definition(), (seen,) * len(job.cases), sandbox.Outcome("ok"))
 
 
 class Instruction:
@@ -138,10 +128,7 @@ class Instruction:
 
 @pytest.mark.parametrize("error", [UnknownInstruction(Instruction()), ValueError("the compiler gave up. Sorry.")])
 def test_what_the_simulator_cannot_do_is_a_quiet_line(monkeypatch, error):
-    def outcome(payload):
-        return sandbox.Outcome("ok", parts=({"error": None}, *(record(error) for _ in payload["cases"])))
-
-    report = opinion(monkeypatch, outcome)
+    report = opinion(monkeypatch, lambda job: ended(job, error))
     assert report.passed
     assert report.note.startswith("Not tried on a simulated MI300X: the ")
     assert "v_new_f32" in report.note or report.note.endswith("the compiler gave up.")
@@ -149,20 +136,15 @@ def test_what_the_simulator_cannot_do_is_a_quiet_line(monkeypatch, error):
 
 @pytest.mark.parametrize("status", ["timeout", "crash", "memory"])
 def test_a_simulating_child_that_dies_is_a_quiet_line(monkeypatch, status):
-    def outcome(payload):
-        return sandbox.Outcome(status, error=sandbox.Error("Error", "it died"), parts=({"error": None},))
-
-    report = opinion(monkeypatch, outcome)
+    died = sandbox.Outcome(status, error=sandbox.Error("Error", "it died"))
+    report = opinion(monkeypatch, lambda _: client.Attempt(Definition(), (), died))
     assert report.passed
     assert report.note == "Not tried on a simulated MI300X: it died."
 
 
 @pytest.mark.parametrize("error", [IllegalAccess("lane 5 loads element 9"), SimulationError("not all waves meet")])
 def test_a_fault_of_the_machine_code_is_told_in_its_sentence(monkeypatch, error):
-    def outcome(payload):
-        return sandbox.Outcome("ok", parts=({"error": None}, *(record(error) for _ in payload["cases"])))
-
-    report = opinion(monkeypatch, outcome)
+    report = opinion(monkeypatch, lambda job: ended(job, error))
     assert report.status == "failed"
     assert report.diagnosis.code == "simulator-fault"
     assert str(error) in report.diagnosis.sentence
@@ -170,11 +152,11 @@ def test_a_fault_of_the_machine_code_is_told_in_its_sentence(monkeypatch, error)
 
 
 def test_one_right_case_does_not_hide_a_wrong_one(monkeypatch):
-    real = sandbox.run
+    real = client.run_cases
 
-    def outcome(payload):
-        found = real("course_lab.check.child:run_cases", payload)
-        found.parts[2]["outputs"][0] += 1
+    def outcome(job):
+        found = real(job, time_limit=10)
+        found.seen[1].outputs[0].add_(1)
         return found
 
     report = opinion(monkeypatch, outcome)
@@ -184,12 +166,11 @@ def test_one_right_case_does_not_hide_a_wrong_one(monkeypatch):
 
 
 def test_the_child_says_what_is_a_fault():
-    payload = {"number": "91.1", "code": DOUBLE_SOLUTION.replace("offs < n", "offs < n + 5"), "entry": "double"}
-    payload |= {"inplace": [], "device": "cpu", "cases": [(torch.ones(100),)], "simulate": "gfx942"}
-    outcome = sandbox.run("course_lab.check.child:run_cases", payload)
-    error = outcome.parts[1]["error"]
-    assert (error["type"], error["fault"]) == ("IllegalAccess", True)
-    assert "element 100 of" in error["message"]
+    code = DOUBLE_SOLUTION.replace("offs < n", "offs < n + 5")
+    job = Job("91.1", code, "double", cases=((torch.ones(100),),), simulate="gfx942")
+    problem = client.run_cases(job, time_limit=10).seen[0].problem
+    assert (problem.type, problem.fault) == ("IllegalAccess", True)
+    assert "element 100 of" in problem.message
 
 
 def test_every_dtype_has_its_smallest_case_and_none_is_large():
@@ -204,7 +185,7 @@ def test_every_dtype_has_its_smallest_case_and_none_is_large():
 def simulated_cases(exercise):
     from course_lab.check.grading import make_runs
 
-    launched = {"launches": [{"mine": True}], "error": None}
+    launched = Seen(launches=(LaunchSeen("double_kernel"),))
     return [replace(run, seen=launched) for run in make_runs(exercise)]
 
 

@@ -3,7 +3,7 @@
 import pytest
 from small_exercises import DOUBLE, DOUBLE_SOLUTION
 
-from course_lab.authoring import lessons, mutants
+from course_lab.authoring import edits, lessons, mutants
 from course_lab.authoring.exercise import Mutant
 
 GOOD = Mutant("factor", (("x * 2", "x * 3"),), "constant-factor")
@@ -13,15 +13,15 @@ EQUIVALENT = Mutant("adds instead", (("x * 2", "x + x"),), "constant-factor")
 
 def test_edits_are_applied_in_order():
     mutant = Mutant("m", (("x * 2", "x * 3"), ("x * 3", "x * 4")), "constant-factor")
-    assert mutants.apply(mutant, DOUBLE_SOLUTION) == DOUBLE_SOLUTION.replace("x * 2", "x * 4")
+    assert edits.apply(mutant, DOUBLE_SOLUTION) == DOUBLE_SOLUTION.replace("x * 2", "x * 4")
 
 
 @pytest.mark.parametrize(
     "edit, words", [(("nowhere", "x"), "'nowhere' does not occur"), (("x", "x"), "changes nothing")]
 )
 def test_a_mutant_that_cannot_be_made_is_an_error(edit, words):
-    with pytest.raises(mutants.MutantError, match=words):
-        mutants.apply(Mutant("m", (edit,), "unknown"), DOUBLE_SOLUTION)
+    with pytest.raises(edits.MutantError, match=words):
+        edits.apply(Mutant("m", (edit,), "unknown"), DOUBLE_SOLUTION)
 
 
 def test_the_table_names_survivors(monkeypatch):

@@ -8,8 +8,8 @@ from collections import Counter
 from collections.abc import Iterator
 
 from course_lab.authoring import source
+from course_lab.authoring.edits import MutantError, apply
 from course_lab.authoring.lessons import Lesson, LessonError
-from course_lab.authoring.mutants import MutantError, apply
 from gfxlab import draw
 
 CELL_LINES = 25

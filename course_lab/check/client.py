@@ -1,0 +1,102 @@
+"""The parent's way to a child: a `Job` goes out, what the child saw comes back, whatever the child did.
+
+Everything that the check asks of another process goes through here, so that a child that dies, lies or fills the disk
+is met in one place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from course_lab.check.protocol import Definition, Job, ProtocolError, Seen, clean, read, wire
+from gfxlab import sandbox
+from gfxlab.sandbox import Error, Outcome
+
+MEMORY = 2 << 30  # beyond what torch and triton hold
+_CHILD = "course_lab.check.child"
+
+
+@dataclass(frozen=True, eq=False)
+class Attempt:
+    """What came of a job.
+
+    definition: None when the child died while it ran the cell.  seen: the cases that it got through, in order.
+    outcome: how the child ended.
+    """
+
+    definition: Definition | None
+    seen: tuple[Seen, ...]
+    outcome: Outcome
+
+    @property
+    def defines_entry(self) -> bool:
+        """The cell ran to its end and defines the function that the check calls."""
+        tried = self.seen or self.outcome.status != "ok"
+        return self.definition is not None and self.definition.problem is None and bool(tried)
+
+    @property
+    def silence(self) -> str:
+        """Why the child said no more, in one sentence without a full stop; "" when it said everything."""
+        problem = self.definition.problem if self.definition else None
+        error = self.outcome.error
+        message = f"{problem.type}: {problem.message}" if problem else error.message if error else ""
+        return message.partition(". ")[0].rstrip(".")
+
+
+def run_cases(
+    job: Job,
+    *,
+    time_limit: float,
+    memory_limit: int | None = MEMORY,
+    on_part: Callable[[int], None] | None = None,
+) -> Attempt:
+    """Execute an answer and call its entry on each case."""
+    outcome = _run(f"{_CHILD}:run_cases", job, {}, time_limit, memory_limit, on_part)
+    try:
+        definition = read(Definition, outcome.parts[0], clean) if outcome.parts else None
+        seen = tuple(read(Seen, part, clean) for part in outcome.parts[1 : 1 + len(job.cases)])
+    except ProtocolError as error:
+        return Attempt(None, (), _unreadable(outcome, error))
+    return Attempt(definition, seen, outcome)
+
+
+def run_answers(job: Job, codes: list[str], *, time_limit: float) -> list[tuple[tuple[torch.Tensor, ...], ...]]:
+    """Execute several answers on every case: for each answer that was reached, the outputs of the cases that worked."""
+    outcome = _run(f"{_CHILD}:run_answers", job, {"codes": tuple(codes)}, time_limit, MEMORY)
+    try:
+        return [read(tuple[tuple[torch.Tensor, ...], ...], part["outputs"]) for part in outcome.parts]
+    except (ProtocolError, KeyError, TypeError):
+        return []
+
+
+def first_launch(job: Job, arch: str, *, time_limit: float = 10.0) -> dict[str, str] | None:
+    """The AMD card of the first kernel of the first case, {"text": ..., "html": ...}; None where there is none."""
+    outcome = _run(f"{_CHILD}:first_launch", job, {"arch": arch}, time_limit, MEMORY)
+    value = outcome.value if outcome.status == "ok" else None
+    return {key: str(value[key]) for key in ("text", "html")} if value else None
+
+
+def measure(job: Job, arch: str, picture: str, *, time_limit: float) -> Outcome:
+    """The figures of one case; see `measured.measure`."""
+    more = {"arch": arch, "picture": picture}
+    return _run("course_lab.check.measured:measure", job, more, time_limit, MEMORY)
+
+
+def _run(
+    function: str,
+    job: Job,
+    more: dict[str, Any],
+    time_limit: float,
+    memory_limit: int | None,
+    on_part: Callable[[int], None] | None = None,
+) -> Outcome:
+    limits = {"time_limit": time_limit, "memory_limit": memory_limit, "on_part": on_part}
+    return sandbox.run(function, {"job": wire(job), **more}, **limits)
+
+
+def _unreadable(outcome: Outcome, error: Exception) -> Outcome:
+    return replace(outcome, status="crash", error=Error("Crash", f"its result cannot be read ({error})"), parts=())

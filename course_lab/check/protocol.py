@@ -1,0 +1,210 @@
+"""What the two processes of a check tell each other.
+
+The parent sends a `Job`; the child answers with a `Definition`, then with a `Seen` for each case.  `wire` makes plain
+values of them for `transport`, and `read` makes them again in the other process: it believes nothing of what a child
+says about itself.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import types
+import typing
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import torch
+
+Program = tuple[int, int, int]
+
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+
+class ProtocolError(ValueError):
+    """The other process sent something that is not what was agreed on."""
+
+
+@dataclass(frozen=True, eq=False)
+class Job:
+    """What a child shall run: the answer on each case.
+
+    cases: argument tuples for the entry.  inplace: positions of arguments to hand back.  device: "cpu" or "cuda".
+    poison: see `hooks.poison`; False leaves masked lanes 0, as the stock interpreter does.  simulate: the AMD
+    architecture to simulate instead of interpreting; "" interprets.
+    """
+
+    number: str
+    code: str
+    entry: str
+    cases: tuple[tuple[Any, ...], ...]
+    inplace: tuple[int, ...] = ()
+    device: str = "cpu"
+    poison: bool | str = True
+    simulate: str = ""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """An exception of the answer. line: the learner's own. fault: the simulated machine found it, not Python."""
+
+    type: str
+    message: str
+    line: int | None = None
+    fault: bool = False
+
+
+@dataclass(frozen=True)
+class Definition:
+    """What the cell defines (names of callables), or how it failed."""
+
+    problem: Problem | None = None
+    defined: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class LaunchSeen:
+    """One launch of a kernel.
+
+    mine: the kernel stands in the answer.  twins: two programs that stored to the same elements throughout.
+    unfilled: lines whose loads left masked lanes without a value.
+    """
+
+    name: str
+    grid: tuple[int, ...] = (1, 1, 1)
+    mine: bool = True
+    twins: tuple[Program, Program] | None = None
+    unfilled: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class FaultSeen:
+    """An access outside every tensor (see `hooks.Fault`). partial: other lanes of the same access were inside."""
+
+    kind: str
+    program: Program
+    tensor: str
+    size: int
+    first_element: int
+    lanes: int
+    line: int
+    partial: bool
+    message: str
+
+
+@dataclass(frozen=True)
+class Overlap:
+    """The first element of a tensor that two programs of one launch stored."""
+
+    tensor: str
+    element: int
+    line: int
+    programs: tuple[Program, Program]
+
+
+@dataclass(frozen=True)
+class Event:
+    """A store by its place: which launch, which program, which line."""
+
+    launch: int
+    program: Program
+    line: int
+
+
+@dataclass(frozen=True)
+class Change:
+    """An argument that is no longer what it was: its first changed element, and the number of the event, or -1."""
+
+    position: int
+    element: int
+    event: int
+
+
+@dataclass(frozen=True, eq=False)
+class Seen:
+    """One case of an answer, as the child saw it.
+
+    returned: in words.  outputs: the tensors returned, then the arguments that were to be written.  writers: for each
+    output the number of the event that stored each element last (-1: none), None when no kernel wrote to it.
+    wrong: what the simulator found dubious, in sentences.  damaged: memory beside a tensor was overwritten.
+    """
+
+    problem: Problem | None = None
+    returned: str = "None"
+    outputs: tuple[torch.Tensor, ...] = ()
+    writers: tuple[torch.Tensor | None, ...] = ()
+    events: tuple[Event, ...] = ()
+    launches: tuple[LaunchSeen, ...] = ()
+    overlap: Overlap | None = None
+    wrong: tuple[str, ...] = ()
+    faults: tuple[FaultSeen, ...] = ()
+    damaged: bool = False
+    modified: tuple[Change, ...] = ()
+
+
+def wire(value: Any) -> Any:
+    """A message as plain dicts and tuples."""
+    if dataclasses.is_dataclass(value):
+        return {field.name: wire(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if isinstance(value, (tuple, list)):
+        return type(value)(wire(item) for item in value)
+    return value
+
+
+def read(kind: Any, value: Any, text: Callable[[str], str] = str) -> Any:
+    """The message of type `kind` that `value` is the plain form of, each string in it passed through `text`.
+
+    Raises:
+        ProtocolError: it is not.
+    """
+    if kind is Any:
+        return value
+    if dataclasses.is_dataclass(kind):
+        return _read_fields(kind, value, text)
+    origin, inner = typing.get_origin(kind), typing.get_args(kind)
+    if origin in (types.UnionType, typing.Union):
+        return _read_either(inner, value, text)
+    if origin is tuple:
+        return _read_tuple(inner, value, text)
+    if type(value) is kind or (isinstance(kind, type) and issubclass(kind, torch.Tensor) and isinstance(value, kind)):
+        return text(value) if kind is str else value
+    raise ProtocolError(f"{type(value).__name__} in place of {getattr(kind, '__name__', kind)}")
+
+
+def clean(text: str) -> str:
+    """Text that a page, a terminal and a file can take: no escape sequences, no half characters."""
+    text = text.replace("\r\n", "\n").encode("utf-8", "replace").decode()
+    return _CONTROL.sub(lambda match: f"\\x{ord(match[0]):02x}", text)
+
+
+def _read_fields(kind: type, value: Any, text: Callable[[str], str]) -> Any:
+    hints = _hints(kind)
+    if not isinstance(value, dict) or set(value) != set(hints):
+        raise ProtocolError(f"no {kind.__name__}")
+    return kind(**{name: read(hint, value[name], text) for name, hint in hints.items()})
+
+
+def _read_either(kinds: tuple[Any, ...], value: Any, text: Callable[[str], str]) -> Any:
+    for kind in kinds:
+        try:
+            return read(kind, value, text)
+        except ProtocolError:
+            continue
+    raise ProtocolError(f"{type(value).__name__} is none of {len(kinds)} types")
+
+
+def _read_tuple(kinds: tuple[Any, ...], value: Any, text: Callable[[str], str]) -> tuple[Any, ...]:
+    if not isinstance(value, tuple):
+        raise ProtocolError(f"{type(value).__name__} in place of a tuple")
+    if len(kinds) == 2 and kinds[1] is Ellipsis:
+        kinds = kinds[:1] * len(value)
+    if len(kinds) != len(value):
+        raise ProtocolError(f"{len(value)} values in place of {len(kinds)}")
+    return tuple(read(kind, item, text) for kind, item in zip(kinds, value))
+
+
+@cache
+def _hints(kind: type) -> dict[str, Any]:
+    return typing.get_type_hints(kind)
