@@ -25,7 +25,7 @@ PROGRAMS = 1024  # short rows are packed only while the grid keeps at least so m
 MAX_ROUNDS = 64  # of a maximum over a row, one for each of the k largest: for a larger k the row is sorted
 DOT_BYTES = 128  # of a row of a matrix unit's operand at a time: a whole cache line
 LINE_BYTES = 128  # of a cache line
-FEW_ROWS = 16  # of a product: a decoder's step; less than that the matrix units do not multiply
+FEW_ROWS = 16  # of a product: a decoder's step; from there on every GPU has a matrix instruction
 FEW_ROWS_HOPPER = 64  # there as many as one instruction multiplies
 MAX_PARTS = 32  # of a sum that several programs share: a second kernel holds them all
 RESIDENT_THREADS = 256  # of a compute unit, when programs loop over tiles: more only make more partial sums
@@ -305,7 +305,7 @@ def dot_tiles(x: torch.Tensor, rows: int, cols: int, depth: int, batch: int = 1)
     many such products there are.
     """
     gpu = gpu_of(x)
-    high, wide = (max(_next_power_of_2(size), 16) for size in (rows, cols))  # the matrix units multiply 16 x 16 or more
+    high, wide = (max(_next_power_of_2(size), 16) for size in (rows, cols))  # every GPU multiplies 16 x 16
     tiles = [(min(m, high), min(n, wide), threads) for m, n, threads in _dot_candidates(x.dtype, gpu)]
     counts = [batch * _cdiv(rows, m) * _cdiv(cols, n) for m, n, _ in tiles]
     programs, (block_m, block_n, threads) = next(
@@ -384,7 +384,7 @@ def _attention(
     x: torch.Tensor, block_m: int, block_n: int, block_d: int, threads: int
 ) -> tuple[tuple[int, int], dict[str, int]]:
     gpu, (batch, heads, rows, head_dim) = gpu_of(x), x.shape
-    few = min(block_m, max(_next_power_of_2(rows), 16))  # the matrix units multiply 16 x 16 or more
+    few = min(block_m, max(_next_power_of_2(rows), 16))  # every GPU multiplies 16 x 16
     threads, block_m = min(threads, 2 * threads * few // block_m), few  # keys are loaded by all, however few the rows
     meta = {
         "BLOCK_M": block_m,
@@ -413,7 +413,7 @@ def paged_decode(q: torch.Tensor, kv_heads: int, tokens: int) -> tuple[tuple[int
     block_d = max(_next_power_of_2(head_dim), 16)
     group = heads // kv_heads
     radeon = gpu.arch.startswith("gfx1")  # operands take more of its registers
-    block_h = min(max(_next_power_of_2(group), 16), 16 if radeon else 64)  # matrix units take 16 x 16 or more
+    block_h = min(max(_next_power_of_2(group), 16), 16 if radeon else 64)  # every GPU multiplies 16 x 16
     block_n = 32 if q.dtype == torch.float32 or block_d > 128 else 64
     programs = batch * kv_heads * _cdiv(group, block_h)
     splits = min(_cdiv(4 * gpu.compute_units, programs), _cdiv(tokens, 256), 128)

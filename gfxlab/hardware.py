@@ -2,7 +2,9 @@
 
 Sources:
 - compute units, wave size, LDS, caches: AMD's "GPU specifications" page in the ROCm documentation
-- registers, granules and wave slots: LLVM's `AMDGPUBaseInfo.cpp`; they reproduce the occupancy that LLVM prints
+- registers, granules and wave slots: LLVM's `AMDGPUBaseInfo.cpp`; they reproduce the occupancy that LLVM prints, but
+  for workgroups of more than 4 waves that VGPRs limit: LLVM counts single waves there, `occupancy` whole workgroups,
+  which is what the hardware can place (263 of 1,665 points compared are lower than LLVM's for that reason)
 - peak rates, clocks and memory bandwidth: AMD's product data sheets (dense, boost clock)
 - copy bandwidth reached: named with each figure
 """

@@ -52,8 +52,8 @@ def scale_and_add(x, y, alpha):
 # %% [markdown] tags=["solution-only"]
 # **Why.** Two operations follow each other here, so there is something between them that could be rounded. In bfloat16
 # the product keeps 8 bits. When `y` nearly cancels it, those lost bits are all that would have been left. Widening
-# both inputs straight after the load costs nothing: the arithmetic units are idle anyway, and the bytes in memory are
-# the same.
+# both inputs straight after the load moves no more bytes, and the instruction or two that it takes hide behind the
+# memory.
 #
 # The store names no dtype. It asks the tensor that it writes to: `z_ptr.dtype.element_ty`. One kernel then serves every
 # dtype.

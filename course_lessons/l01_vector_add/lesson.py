@@ -179,8 +179,9 @@ print("right:", torch.equal(z, a + b))
 launch.picture("z_ptr")
 
 # %% [markdown]
-# Nine programs, nine blocks, no gap and no overlap. The order in which they run does not matter, and on a GPU you could
-# not tell: 304 compute units take them as they become free.
+# Nine programs, nine blocks, no gap and no overlap. The order in which they run does not matter. On an MI300X all nine
+# would run at the same time, on nine of its 304 compute units. Where there are more programs than fit, the next one
+# starts as soon as one has finished.
 #
 # You might stop here. Since 576 is 9 times 64, blocks of 64 fit any number of tokens. But 64 elements are one for each
 # lane of a single wave, and you will see below that such a lane cannot use a wide load. Larger blocks are better, and
@@ -554,10 +555,12 @@ print(hardware.lower_bound(bytes=12 * 4096 * hidden, flops=4096 * hidden, gpu="M
 # Two remarks. The bound holds for bytes that come from memory. Between its L2 cache and its memory an MI300X has 256 MB
 # of Infinity Cache; tensors that a kernel before yours has just written may still be there, and then you can be faster.
 #
-# And for one token the bound is far below anything that a launch can do. For scale: Hugging Face and AMD report 4.18 µs
-# on an MI300X for a kernel that does a residual add, a norm and a conversion for a single row (*mi300kernels* blog).
-# There the cost is the launch itself. Sixty launches for sixty additions are too many, and the remedy is not a faster
-# addition. It is to do the addition inside a kernel that must run anyway. Lesson 02 does that.
+# And for one token the bound is far below anything that a launch can do: a nanosecond. A kernel with hardly any data
+# needs about a microsecond on an H200, by the table below, and asking for it from Python took 16 µs on the same machine
+# (`bench.stored("call")`). On an MI300X Hugging Face and AMD report 4.18 µs for a kernel that does a residual add, a
+# norm and a conversion for a single row (*mi300kernels* blog). So sixty launches for sixty additions are too many, and
+# the remedy is not a faster addition. It is to do the addition inside a kernel that must run anyway. Lesson 02 does
+# that.
 #
 # That is theory. What does a GPU really do? This course has no figures of its own from an AMD GPU, but it has some from
 # an NVIDIA H200, whose memory moves 4.8 TB/s by its data sheet. *eager* is PyTorch's `x + y`, *ours* the kernel of this
@@ -573,7 +576,8 @@ table
 # %% [markdown]
 # Read it from right to left. The large addition takes as long as the copy: it *is* its memory traffic, as promised, and
 # nobody beats anybody. At 4096 x 4096 each addition is over before the memory runs at full speed. And 64 rows of 4096
-# cost hardly more than a single row of 576, though they have 455 times the elements: that microsecond is the launch.
+# cost hardly more than a single row of 576, though they have 455 times the elements: about a microsecond is what a
+# kernel takes before its bytes count.
 #
 # With a GPU in this machine, the next cell times your kernel against PyTorch's. Without one, it says so.
 

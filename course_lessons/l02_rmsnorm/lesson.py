@@ -111,16 +111,16 @@ print(f"an MI300X can do:  {ridge:.0f} operations in the time of one byte")
 # weights are read once however long it is, but the residual stream grows with every token.
 
 # %%
-whole_pass = llm.operations().bytes  # one token: nearly all of it is weights
 for tokens in (1, 37, 2048):
     norms = calls["add_rms_norm"] * 4 * tokens * 576 * 4  # x and residual in, y and new residual out, 4 bytes each
-    print(f"{tokens:5} tokens: the norms move {norms / 1e6:7.1f} MB")
-print(f"everything else, mostly weights: {whole_pass / 1e6:.0f} MB")
+    whole_pass = llm.operations(tokens=tokens).bytes  # each operation as one kernel, each tensor read or written once
+    share = f"{norms / 1e6:7.1f} MB of {whole_pass / 1e6:7.1f} MB, {norms / whole_pass:.1%}"
+    print(f"{tokens:5} tokens: the norms move {share}")
 
 # %% [markdown]
-# For one token the bytes of the norms are a rounding error, and what counts are launches: 61 of them, where PyTorch's
-# formula makes six for each norm and one for each addition, 426 in all. For a prompt of 2048 tokens the norms move
-# twice as much as all the weights, even when every one of them is perfect.
+# For one token nearly all bytes are weights, those of the norms are a rounding error, and what counts are launches: 61
+# of them, where PyTorch's formula makes six for each norm and one for each addition, 426 in all. For a prompt of 2048
+# tokens the norms move a fifth of all bytes, even when every one of them is perfect.
 #
 # ## The idea on paper
 #
@@ -131,20 +131,21 @@ print(f"everything else, mostly weights: {whole_pass / 1e6:.0f} MB")
 #
 # Lesson 01 cut the data into blocks of equal length and never asked where a row ends. That cannot work here. A block of
 # 128 elements holds a quarter of a row, or the end of one row and the beginning of the next. The mean square needs the
-# *whole* row before any element of it can be written, and two programs cannot wait for each other.
+# *whole* row before any element of it can be written, and one program must not wait for another: nothing promises that
+# both run at the same time.
 #
 # So the **row is the unit of work**. Program $r$ owns row $r$, all of it:
 #
 # | on paper | in the kernel |
 # |---|---|
 # | row $r$ | `row = tl.program_id(0)` |
-# | its elements $x_{r,0} \dots x_{r,N-1}$ | `x_ptr + row * stride + cols` |
+# | its elements $x_{r,0} \dots x_{r,N-1}$ | `x_ptr + row * stride_xm + cols` |
 # | $\sum_k x_{rk}^2$ | `total = tl.sum(x * x, axis=0)` |
 # | $1 / \sqrt{\cdot + \varepsilon}$ | `rstd = tl.rsqrt(total / N + eps)` |
 # | $y_{rc}$ | `x * rstd * w` |
 #
-# `stride` is how many elements lie between the beginnings of two rows. `tl.sum` turns a block into one number; `axis=0`
-# says which axis disappears, and a row has only one.
+# `stride_xm` is how many elements lie between the beginnings of two rows of `x`. `tl.sum` turns a block into one
+# number; `axis=0` says which axis disappears, and a row has only one.
 #
 # ## Rung 1: one program, one row
 #
@@ -155,27 +156,30 @@ print(f"everything else, mostly weights: {whole_pass / 1e6:.0f} MB")
 
 # %%
 @triton.jit
-def rms_norm_kernel(x_ptr, w_ptr, y_ptr, stride, N, eps, BLOCK: tl.constexpr):
-    row = tl.program_id(0).to(tl.int64)  # int64: row * stride passes 2**31 in a large tensor
+def rms_norm_kernel(x_ptr, w_ptr, y_ptr, stride_xm, stride_ym, N, eps, BLOCK: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)  # int64: row * stride_xm passes 2**31 in a large tensor
     cols = tl.arange(0, BLOCK)
     mask = cols < N
-    x = tl.load(x_ptr + row * stride + cols, mask=mask, other=0.0).to(tl.float32)
+    x = tl.load(x_ptr + row * stride_xm + cols, mask=mask, other=0.0).to(tl.float32)
     total = tl.sum(x * x, axis=0)
     rstd = tl.rsqrt(total / N + eps)
     w = tl.load(w_ptr + cols, mask=mask, other=0.0).to(tl.float32)
     y = x * rstd * w
-    tl.store(y_ptr + row * stride + cols, y.to(y_ptr.dtype.element_ty), mask=mask)
+    tl.store(y_ptr + row * stride_ym + cols, y.to(y_ptr.dtype.element_ty), mask=mask)
 
 
 def run(kernel, x, weight, eps):
     """One program for each row of x (rows, N)."""
     rows, N = x.shape
     y = torch.empty_like(x)
-    kernel[(rows,)](x, weight, y, x.stride(0), N, eps, BLOCK=triton.next_power_of_2(N))
+    kernel[(rows,)](x, weight, y, x.stride(0), y.stride(0), N, eps, BLOCK=triton.next_power_of_2(N))
     return y
 
 
 # %% [markdown]
+# `x` and `y` have a stride each. A slice of a wider matrix has rows that lie further apart than those of its result,
+# and a kernel that stored with the stride of `x` would write past the end of `y`.
+#
 # Run it on the first eight tokens, and watch:
 
 # %%
@@ -224,7 +228,7 @@ draw.reduction(lanes=64, waves=4)
 # You can check that. These are the instructions that the AMD compiler makes for the line with `tl.sum`, for an MI300X:
 
 # %% tags=["nbval-ignore-output"]
-arguments = (eight, weight, y, eight.stride(0), 576, eps)
+arguments = (eight, weight, y, eight.stride(0), y.stride(0), 576, eps)
 report = amd_report(rms_norm_kernel, *arguments, BLOCK=1024, arch="gfx942")
 assert report.mix["cross-lane"] >= 7 and report.mix["LDS"] >= 2 and report.mix["barrier"] >= 1
 report.listing(only="tl.sum")
@@ -246,7 +250,7 @@ report.listing(only="tl.sum")
 
 # %% tags=["nbval-ignore-output"]
 ones = torch.ones(1, 1024)
-row_of_ones = (ones, torch.ones(1024), torch.empty_like(ones), 1024, 1024, eps)
+row_of_ones = (ones, torch.ones(1024), torch.empty_like(ones), 1024, 1024, 1024, eps)
 walk = simulator.step(rms_norm_kernel, (1,), row_of_ones, BLOCK=1024, arch="gfx942").only("tl.sum")
 adds = [frame for frame in walk if frame.instruction.mnemonic.startswith("v_add_f32")]
 print(f"{'':44} lane 31  lane 63")
@@ -297,19 +301,28 @@ assert one_wave.lds == 0 and "barrier" not in one_wave.mix and one_wave.vgprs > 
 
 # %% tags=["nbval-ignore-output"]
 print("waves a row  instructions  of these in the line with tl.sum  at a barrier  bytes through LDS")
+sums = []
 for num_warps in (1, 2, 4, 8):
     launch = simulator.simulate(rms_norm_kernel, (8,), arguments, BLOCK=1024, num_warps=num_warps, arch="gfx942")
     (line,) = (line for line in launch.by_line if "tl.sum" in line.text)
     barriers = line.kinds.get("barrier", 0)
     print(f"{num_warps:11}  {launch.instructions:12,}  {line.instructions:32,}  {barriers:12}  {launch.lds.bytes:17,}")
     assert launch.lds.conflicts == 0 and launch.loads.bytes == 2 * eight.nbytes
+    sums.append(line.instructions)
+print("each against the one before:", ", ".join(f"{b / a:.1f}" for a, b in zip(sums, sums[1:])), "times in tl.sum")
+assert all(1.7 < b / a < 2.6 for a, b in zip(sums, sums[1:]))
 
 # %% [markdown]
 # **Why.** The bytes from memory are the same each time. But every wave climbs the whole ladder of additions by itself,
-# however few elements it has, so twice the waves is nearly twice the work for `tl.sum`. In exchange one wave holds 16
-# elements a lane instead of 4, hence more registers and more loads in flight, and long rows need many lanes. For short
-# rows one wave is often the better choice. The course's kernels choose by the width of the row, in one place:
-# `course_kernels/launch.py`.
+# however few elements it has, so twice the waves is about twice the work for `tl.sum`, and a little more from the first
+# to the second, because LDS comes in.
+#
+# Is one wave faster, then? This count cannot tell. You saw above that arithmetic is nearly free here: while
+# instructions are few enough to hide behind memory, their number does not matter. What counts then is how many bytes
+# are on their way. One wave with 16 elements a lane has as many loads in flight as four waves with 4, and needs more
+# registers for them. Only where a row comes from a cache, or is so short that waiting at barriers is most of its time,
+# does the smaller number win. So this is a question for a clock. The course's kernels choose by the width of the row,
+# in one place, `course_kernels/launch.py`.
 #
 # ## Rung 3: what the idle lanes hold
 #
@@ -321,14 +334,14 @@ for num_warps in (1, 2, 4, 8):
 
 # %%
 @triton.jit
-def no_other_kernel(x_ptr, w_ptr, y_ptr, stride, N, eps, BLOCK: tl.constexpr):
+def no_other_kernel(x_ptr, w_ptr, y_ptr, stride_xm, stride_ym, N, eps, BLOCK: tl.constexpr):
     row = tl.program_id(0).to(tl.int64)
     cols = tl.arange(0, BLOCK)
     mask = cols < N
-    x = tl.load(x_ptr + row * stride + cols, mask=mask).to(tl.float32)  # other= is missing
+    x = tl.load(x_ptr + row * stride_xm + cols, mask=mask).to(tl.float32)  # other= is missing
     rstd = tl.rsqrt(tl.sum(x * x, axis=0) / N + eps)
     w = tl.load(w_ptr + cols, mask=mask).to(tl.float32)  # here too
-    tl.store(y_ptr + row * stride + cols, (x * rstd * w).to(y_ptr.dtype.element_ty), mask=mask)
+    tl.store(y_ptr + row * stride_ym + cols, (x * rstd * w).to(y_ptr.dtype.element_ty), mask=mask)
 
 
 run(no_other_kernel, eight, weight, eps)[0, :4]
@@ -383,15 +396,15 @@ print(f"largest element of token 0: {largest[0]:,.0f}, of a typical token: {larg
 
 # %%
 @triton.jit
-def half_kernel(x_ptr, w_ptr, y_ptr, stride, N, eps, BLOCK: tl.constexpr):
+def half_kernel(x_ptr, w_ptr, y_ptr, stride_xm, stride_ym, N, eps, BLOCK: tl.constexpr):
     row = tl.program_id(0).to(tl.int64)
     cols = tl.arange(0, BLOCK)
     mask = cols < N
-    x = tl.load(x_ptr + row * stride + cols, mask=mask, other=0.0)  # stays float16
+    x = tl.load(x_ptr + row * stride_xm + cols, mask=mask, other=0.0)  # stays float16
     total = tl.sum(x * x, axis=0)
     rstd = tl.rsqrt((total / N).to(tl.float32) + eps)
     w = tl.load(w_ptr + cols, mask=mask, other=0.0).to(tl.float32)
-    tl.store(y_ptr + row * stride + cols, (x * rstd * w).to(y_ptr.dtype.element_ty), mask=mask)
+    tl.store(y_ptr + row * stride_ym + cols, (x * rstd * w).to(y_ptr.dtype.element_ty), mask=mask)
 
 
 half = stream[:2].half()
@@ -415,7 +428,9 @@ total
 # %% [markdown]
 # At 256 it stops. The next number that bfloat16 knows is 258, so 256 + 1 is rounded back to 256, for ever. A sum needs
 # more bits than its terms. Hence the rule of every kernel in this course: **load, widen to float32, compute, round once
-# at the store.** Registers are 32 bits wide anyway, so it costs nothing.
+# at the store.** It moves no more bytes. It costs an instruction or so for each element on its way in, since a bfloat16
+# is the upper half of a float32, and a few on its way out, for the rounding; in a kernel that waits for memory they
+# hide.
 #
 # Now `eps`. It is there for rows with (nearly) nothing in them. People put it in three places:
 
@@ -537,7 +552,7 @@ print("registers per lane:", 512 // waves_per_simd)
 # %% tags=["nbval-ignore-output"]
 long_x, long_w = torch.empty(1, 131072), torch.empty(131072)
 one_block = amd_report(
-    rms_norm_kernel, long_x, long_w, long_x, 131072, 131072, 1e-5, BLOCK=131072, num_warps=16, arch="gfx942"
+    rms_norm_kernel, long_x, long_w, long_x, 131072, 131072, 131072, 1e-5, BLOCK=131072, num_warps=16, arch="gfx942"
 )
 assert one_block.spills > 0 and one_block.vgprs == 128
 one_block
@@ -601,21 +616,21 @@ launch.ledger()
 
 # %%
 @triton.jit
-def layer_norm_kernel(x_ptr, y_ptr, stride, N, eps, BLOCK: tl.constexpr):
+def layer_norm_kernel(x_ptr, y_ptr, stride_xm, stride_ym, N, eps, BLOCK: tl.constexpr):
     row = tl.program_id(0).to(tl.int64)
     cols = tl.arange(0, BLOCK)
     mask = cols < N
-    x = tl.load(x_ptr + row * stride + cols, mask=mask, other=0.0).to(tl.float32)
+    x = tl.load(x_ptr + row * stride_xm + cols, mask=mask, other=0.0).to(tl.float32)
     mean = tl.sum(x, axis=0) / N
     centred = x - mean
     variance = tl.sum(centred * centred, axis=0) / N
     y = centred * tl.rsqrt(variance + eps)
-    tl.store(y_ptr + row * stride + cols, y.to(y_ptr.dtype.element_ty), mask=mask)
+    tl.store(y_ptr + row * stride_ym + cols, y.to(y_ptr.dtype.element_ty), mask=mask)
 
 
 def layer_norm(x, kernel=layer_norm_kernel):
-    y = torch.empty_like(x)
-    kernel[(x.shape[0],)](x, y, x.stride(0), x.shape[1], 1e-5, BLOCK=triton.next_power_of_2(x.shape[1]))
+    (rows, N), y = x.shape, torch.empty_like(x)
+    kernel[(rows,)](x, y, x.stride(0), y.stride(0), N, 1e-5, BLOCK=triton.next_power_of_2(N))
     return y
 
 
@@ -626,7 +641,7 @@ def right(y, x):
 normal = torch.randn(8, 576, generator=generator)
 print("torch.randn:                  ", right(layer_norm(normal), normal))
 print("torch.randn + 5:              ", right(layer_norm(normal + 5), normal + 5))
-print("torch.randn + 5, 512 columns: ", right(layer_norm((normal + 5)[:, :512].contiguous()), (normal + 5)[:, :512]))
+print("torch.randn + 5, 512 columns: ", right(layer_norm((normal + 5)[:, :512]), (normal + 5)[:, :512]))
 
 # %% [markdown]
 # It passes on `torch.randn`, with a tolerance that is common for half precision. It fails when the mean is 5, and
@@ -653,16 +668,16 @@ print(f"root of (variance + 448/576 mean²) / variance: {((variance + 448 / 576 
 
 # %%
 @triton.jit
-def repaired_kernel(x_ptr, y_ptr, stride, N, eps, BLOCK: tl.constexpr):
+def repaired_kernel(x_ptr, y_ptr, stride_xm, stride_ym, N, eps, BLOCK: tl.constexpr):
     row = tl.program_id(0).to(tl.int64)
     cols = tl.arange(0, BLOCK)
     mask = cols < N
-    x = tl.load(x_ptr + row * stride + cols, mask=mask, other=0.0).to(tl.float32)
+    x = tl.load(x_ptr + row * stride_xm + cols, mask=mask, other=0.0).to(tl.float32)
     mean = tl.sum(x, axis=0) / N
     centred = tl.where(mask, x - mean, 0.0)
     variance = tl.sum(centred * centred, axis=0) / N
     y = centred * tl.rsqrt(variance + eps)
-    tl.store(y_ptr + row * stride + cols, y.to(y_ptr.dtype.element_ty), mask=mask)
+    tl.store(y_ptr + row * stride_ym + cols, y.to(y_ptr.dtype.element_ty), mask=mask)
 
 
 print("repaired, torch.randn + 5:", right(layer_norm(shifted, repaired_kernel), shifted))
@@ -687,11 +702,11 @@ assert bound.roof == "memory"
 print(bound)
 
 # %% [markdown]
-# A couple of microseconds. Starting a kernel takes about as long: Hugging Face and AMD measured 4.2 µs on an MI300X for
-# a kernel that adds the residual, normalises and converts to 8 bits, and has a single row of 16384 to do. So at this
-# size a model gains more from *fewer* kernels than from faster ones, which is why the addition belongs inside. With
-# more rows the bytes decide. For 2048 of them they measured 73 µs, against 671 µs for the same in plain PyTorch
-# ([*Creating custom kernels for the AMD MI300*](https://huggingface.co/blog/mi300kernels), 2025).
+# A couple of microseconds. A kernel with next to nothing to do takes about as long: Hugging Face and AMD measured 4.2
+# µs on an MI300X for one that adds the residual, normalises and converts to 8 bits, and has a single row of 16384 to
+# do. So at this size a model gains more from *fewer* kernels than from faster ones, which is why the addition belongs
+# inside. With more rows the bytes decide. For 2048 of them they measured 73 µs, against 671 µs for the same in plain
+# PyTorch ([*Creating custom kernels for the AMD MI300*](https://huggingface.co/blog/mi300kernels), 2025).
 #
 # This course has no figures of its own from an AMD GPU, but it has some from an NVIDIA H200. *eager* is the formula in
 # PyTorch, one kernel after another, *torch* its `F.rms_norm`, *Liger* the Triton kernel of
@@ -754,8 +769,9 @@ print("same tokens:", my_norms.tokens == pytorch.tokens)
 #
 # For training, the norm needs gradients. Write $\hat{x} = x \cdot rstd$ and $g = dy \cdot w$. Then $dx = rstd \, (g -
 # \hat{x} \cdot \mathrm{mean}(g \hat{x}))$: one more reduction over the row, in the same style. The gradient of the
-# weight sums over *rows*, across programs. Programs cannot add into each other safely and in a fixed order, so each
-# keeps a partial sum of its own, and a second step adds those up. You can read both in
+# weight sums over *rows*, across programs. Programs can add into one place with `tl.atomic_add`, but nothing fixes the
+# order, and a sum of floats depends on it in the last bits: two runs would differ. So each keeps a partial sum of its
+# own, and a second step adds those up. You can read both in
 # [`course_kernels/rms_norm.py`](../course_kernels/rms_norm.py), which from here on you understand from top to bottom.
 #
 # ## What to read next
@@ -772,7 +788,7 @@ print("same tokens:", my_norms.tokens == pytorch.tokens)
 # | formula | code |
 # |---|---|
 # | row $r$ belongs to program $r$ | `row = tl.program_id(0).to(tl.int64)` |
-# | $x_{r,0} \dots x_{r,N-1}$ | `tl.load(x_ptr + row * stride + cols, mask=cols < N, other=0.0).to(tl.float32)` |
+# | $x_{r,0} \dots x_{r,N-1}$ | `tl.load(x_ptr + row * stride_xm + cols, mask=cols < N, other=0.0).to(tl.float32)` |
 # | $\sum_k x_{rk}^2$ | `tl.sum(x * x, axis=0)` |
 # | $1/\sqrt{\frac{1}{N}\sum_k x_{rk}^2 + \varepsilon}$ | `tl.rsqrt(total / N + eps)` |
 # | $\sum_k (x_{rk} - \mu)^2$ | `centred = tl.where(mask, x - mean, 0.0)`, then `tl.sum(centred * centred, axis=0)` |
@@ -780,7 +796,7 @@ print("same tokens:", my_norms.tokens == pytorch.tokens)
 # | one program for each row | `kernel[(rows,)](..., BLOCK=triton.next_power_of_2(N))` |
 # | a row longer than a block | `for start in range(0, N, BLOCK): cols = start + tl.arange(0, BLOCK)` |
 # | its partial sums, one for each place of the block | `squares = tl.zeros((BLOCK,), tl.float32)`, before the loop |
-# | many rows a program | `offs_m[:, None] * stride + offs_n[None, :]`, then `tl.sum(..., axis=1)` |
+# | many rows a program | `offs_m[:, None] * stride_xm + offs_n[None, :]`, then `tl.sum(..., axis=1)` |
 #
 # ### Glossary
 #

@@ -145,8 +145,8 @@ for name, matrix in stored.items():
 #
 # ## Rung 2: one program, one tile
 #
-# `tl.dot(a, b, acc)` multiplies two tiles and adds the result to a third. All its sides must be at least 16. The
-# operands stay in their own type, float16 or bfloat16, because that is what the hardware multiplies; the sums are
+# `tl.dot(a, b, acc)` multiplies two tiles and adds the result to a third. Take sides of 16 or more; rung 3 shows why.
+# The operands stay in their own type, float16 or bfloat16, because that is what the hardware multiplies; the sums are
 # float32. So here the rule of lesson 02, widen after each load, has its one exception.
 #
 # **Predict.** $K$ is not always a multiple of `BLOCK_K`. In the last step, which places of `a` and of `b` do not exist?
@@ -277,7 +277,42 @@ for arch in ("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201"):
 # MI300's. Radeons work on 16 x 16, and have no matrix instruction for float32: there `tl.dot` falls back to ordinary
 # multiplications.
 #
-# Which lane holds what? Let the simulator execute one on one wave, and look at what it reads and writes:
+# ### Which sizes?
+#
+# `tl.dot` takes smaller sides too: one row, or eight of $k$. **Predict.** What does the compiler make of them, if the
+# instructions have fixed sizes?
+
+
+# %%
+@triton.jit
+def sized_dot_kernel(a_ptr, b_ptr, c_ptr, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr):
+    m, n, k = tl.arange(0, M), tl.arange(0, N), tl.arange(0, K)
+    a = tl.load(a_ptr + m[:, None] * K + k[None, :])
+    b = tl.load(b_ptr + k[:, None] * N + n[None, :])
+    tl.store(c_ptr + m[:, None] * N + n[None, :], tl.dot(a, b))
+
+
+# %% tags=["nbval-ignore-output"]
+print(f"{'M x N x K':14}  {'MI300X':32}  RX 7900 XTX")
+for M, N, K in ((64, 64, 64), (16, 16, 16), (16, 16, 8), (4, 64, 64), (1, 64, 64)):
+    operands = torch.empty(M, K).bfloat16(), torch.empty(K, N).bfloat16(), torch.empty(M, N)
+    found = []
+    for arch in ("gfx942", "gfx1100"):
+        r = amd_report(sized_dot_kernel, *operands, M=M, N=N, K=K, num_warps=1, arch=arch)
+        found.append(", ".join(f"{count} x {shape}" for shape, count in r.matrix.items()) or "none")
+    print(f"{f'{M} x {N} x {K}':14}  {found[0]:32}  {found[1]}")
+    assert found[1] != "none" and (found[0] == "none") == ((M, N, K) in ((16, 16, 8), (1, 64, 64)))
+
+# %% [markdown]
+# **Look.** Everything compiles. From 16 x 16 x 16 on, every GPU of this course has a matrix instruction for bfloat16.
+# Below, they differ. A Radeon fills the tile up to 16 and multiplies zeros. An MI300X has a small instruction, 4x4x4,
+# which does 16 little products at once and suits 4 or 8 rows of 64 columns. Where nothing suits, `tl.dot` becomes
+# ordinary multiplications, and only the instruction count tells you. (This is Triton 3.9. Instinct has matrix
+# instructions of other sizes that Triton does not use.)
+#
+# ### Which lane holds what?
+#
+# Let the simulator execute one on one wave, and look at what it reads and writes:
 
 # %% tags=["nbval-ignore-output"]
 a1, b1 = (torch.randn(32, 8, generator=generator).half() for _ in "ab")
@@ -290,21 +325,25 @@ mfma
 
 # %% [markdown]
 # Each strip is one register of all 64 lanes; the first six are shown. The instruction wrote 16: 16 x 64 is 1024, the 32
-# x 32 results. (`BLOCK_K` is 16, so it took two instructions.) Here is where they belong:
+# x 32 results. (`BLOCK_K` is 16, so it took two instructions.) Here is where they belong in the unit's own tile, for
+# lane 5:
 
 # %% tags=["nbval-ignore-output"]
-print(f"the result, register 1 of lane 5: {result[1].after.view('float32')[5]:.4f}")
-expected = (a1.float() @ b1.float().T)[[1, 5], [5, 1]]
-print(f"row 1, column 5 and row 5, column 1 of the product: {expected[0]:.4f}, {expected[1]:.4f}")
-assert min(abs(expected - float(result[1].after.view("float32")[5]))) < 1e-2
+product, held = a1.float() @ b1.float().T, result[1].after.view("float32")[5]
+print(f"register 1 of lane 5 holds       {held:.4f}")
+print(f"the product, row 1, column 5:    {product[1, 5]:.4f}")
+print(f"the product, row 5, column 1:    {product[5, 1]:.4f}")
+assert abs(product[5, 1] - float(held)) < 1e-2  # Triton 3.9 hands over the operands exchanged
 draw.matrix_unit("v_mfma_f32_32x32x8_f16", arch="gfx942", lane=5)
 
 # %% [markdown]
 # **Look.** $D$ is what comes out, $C$ the sums that went in: $D = AB + C$. Lane 5 brings 4 numbers of row 5 of $A$ and
 # 4 of column 5 of $B$, in two registers each, and it keeps 16 of the sums, of one column. Neighbouring registers are
-# neighbouring rows, four at a time, so its register 1 is row 1, column 5. (Is the number above that of row 5, column 1?
-# Triton hands over $A$ and $B$ exchanged where that makes the store at the end wider. The unit then computes the
-# transposed tile.)
+# neighbouring rows, four at a time, so its register 1 is row 1, column 5 of $D$.
+#
+# And yet the number above it is row **5**, column **1** of your product. Triton has handed over the operands exchanged:
+# the unit multiplied $B^\top A^\top$, so its $D$ is your tile, transposed. Now the four neighbouring registers of a
+# lane are four neighbours in a *row* of your tile, and the store at the end can be four times as wide.
 #
 # The same on a Radeon RX 7900, in WMMA:
 
@@ -382,10 +421,13 @@ print("LDS:", report.lds, "bytes; registers:", report.vgprs)
 assert report.lds == 2 * 64 * 64 * 2
 
 # %% [markdown]
-# 16 KiB: the two tiles of operands, in float16. LDS is fast because it is built of 32 [**banks**](#Glossary), each four
-# bytes wide, that work at the same time (*Understanding AMD GPU LDS and Bank Conflicts*, in the documentation of AMD's
-# Composable Kernel). Bank $i$ has the words $i$, $i + 32$, $i + 64$ and so on, and delivers one in a cycle. If two
-# lanes want different words of the same bank, one waits: a [**bank conflict**](#Glossary).
+# 16 KiB: the two tiles of operands, in float16. LDS is fast because it is built of [**banks**](#Glossary), each four
+# bytes wide, that work at the same time: 32 of them on an MI300X. Bank $i$ has the words $i$, $i + 32$, $i + 64$ and so
+# on, and delivers one in a cycle. A wave's access is served in *phases*, a group of lanes at a time: 32 lanes where
+# each asks for 4 bytes, 16 for 8 bytes, 8 for 16 bytes, so always 128 bytes. If two lanes of one phase want different
+# words of the same bank, one waits: a [**bank conflict**](#Glossary). Lanes of different phases never meet.
+# (*Understanding AMD GPU LDS and Bank Conflicts*, in the documentation of AMD's Composable Kernel, gives the phases of
+# 16 bytes; the others follow from 128 bytes a cycle.)
 #
 # **Predict.** A tile of 32 columns of float32 lies row by row in LDS. 32 lanes read one *row*: which banks? And if they
 # read one *column*?
@@ -397,10 +439,16 @@ for name, words in (("a row", lanes), ("a column", 32 * lanes), ("a column, rows
     print(f"{name:30} banks {banks[:4].tolist()} ...: {banks.bincount().max()} cycles")
 
 # %% [markdown]
-# A column costs 32 cycles instead of one, since all its words are in one bank. Two cures are common. Make the rows a
-# little longer than needed ([**padding**](#Glossary)): then the column spreads over the banks. Or mix up the places
-# within each row, differently in each row ([**swizzling**](#Glossary)). Triton does one or the other for you, depending
-# on the GPU. How well? The simulator counts each access:
+# A column costs 32 cycles instead of one, since all its words are in one bank. An MI350 has another LDS: 160 KiB, and
+# 64 banks for reads of 8 and 16 bytes, which serve twice as many lanes in a phase. HazyResearch found that out on an
+# MI355X, by letting pairs of lanes collide and reading the hardware's counter (HipKittens,
+# `analysis/paper_experiments/phases`). Writes of 8 bytes still went to 32 banks, in phases of 16 lanes. So a layout
+# that is right for one GPU need not be right for the next.
+#
+# Two cures are common. Make the rows a little longer than needed ([**padding**](#Glossary)): then the column spreads
+# over the banks. Or mix up the places within each row, differently in each row ([**swizzling**](#Glossary)). Triton
+# does one or the other for you, depending on the GPU. How well? The simulator counts each access, with the banks and
+# phases of each GPU:
 
 # %% tags=["nbval-ignore-output"]
 print("arch     dtype     b stored as  lines loaded  LDS cycles  lost to conflicts  bytes of LDS")
@@ -748,10 +796,10 @@ for size in dict.fromkeys(figure.size for figure in search.measurements):
 # registers. They [spill](01_vector_add.ipynb#Glossary). And the middle of the list is about 1.5 to 3 times slower than
 # the best: a tile taken from somewhere else is a bad guess.
 #
-# The last shape is telling in another way. 512 x 512 results are 16 tiles of 128 x 128, and 304 compute units would be
-# nearly idle. The cure is [**split-K**](#Glossary): cut each sum into parts, give each part a program, and add up the
-# parts at the end. The library is more than twice as fast here as the best plain tile. `course_kernels.matmul` splits
-# for few rows (`launch.matmul_tiles`).
+# The last shape is telling in another way. 512 x 512 results are 16 tiles of 128 x 128, for the 132 processors of an
+# H200. (An MI300X has 304.) Nearly all would be idle. The cure is [**split-K**](#Glossary): cut each sum into parts,
+# give each part a program, and add up the parts at the end. The library is more than twice as fast here as the best
+# plain tile. `course_kernels.matmul` splits for few rows (`launch.matmul_tiles`).
 #
 # ### Search without a clock
 #
@@ -771,8 +819,9 @@ print("most operations a byte without a spill:", max(found)[2])
 assert 200 > max(found)[1] >= 64
 
 # %% [markdown]
-# Even 128 operations a byte are only half of the 247 from the beginning. The other half must come from the L2, by the
-# order of rung 6.
+# Even 128 operations a byte are only half of the 247 from the beginning. So half of what the programs ask for must come
+# from caches: from the L2, by the order of rung 6, and behind it from the Infinity Cache of lesson 01, 256 MB that all
+# dies share. (A and B of 4096 x 4096 have 67 MB together: they fit.)
 #
 # What the ranking cannot tell is how well the compiler has interleaved the work. For that there is published
 # experience. aiter, AMD's own library, ships with the table's winner, 2 stages and bands of 4 for large bfloat16
@@ -964,8 +1013,8 @@ print("same token:", my_tokens.tokens == expected.tokens[:1])
 # - **matrix unit**: multiplies small tiles that are spread over the registers of a wave; one for each SIMD
 # - **MFMA**, **WMMA**: the instructions of the matrix units of Instinct and of Radeon GPUs
 # - **xf32**: float32 operands with 10 bits of fraction; the default of float32 `tl.dot` on the MI300
-# - **bank**: one of 32 parts of LDS, each delivers one word of 4 bytes a cycle
-# - **bank conflict**: lanes that want different words of one bank wait for each other
+# - **bank**: one of the 32 parts of LDS (an MI350 has 64 for wide reads); each delivers one word of 4 bytes a cycle
+# - **bank conflict**: lanes of one phase that want different words of one bank wait for each other
 # - **padding**, **swizzling**: longer rows, or rows with their places mixed up, against bank conflicts
 # - **pipelining**, **stage**: loading for later steps while this one is computed; a step that is under way
 # - **L2**: the cache that all compute units of a die share

@@ -275,7 +275,7 @@ def prefill_attention(q, k, v):
 
 # %% [markdown] exercise_header="6.5"
 # A sliding window: each query sees the last `window` keys up to its own. This kernel's test has 64 queries, 64 keys and
-# a window of 64. It passes, and the kernel has **two** bugs. Repair what you see, and let the report tell you what is
+# a window of 100. It passes, and the kernel has **two** bugs. Repair what you see, and let the report tell you what is
 # left.
 #
 # - **Inputs**: `q` of shape `(Sq, D)`, `k` and `v` of shape `(Sk, D)`, contiguous, float32 or bfloat16; `window`, at

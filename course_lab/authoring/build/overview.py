@@ -8,7 +8,7 @@ MARK = "<!-- Written by `course build`. Edit the lessons' spec.py and mutants.py
 _TEXT = """\
 # The lessons' source
 
-A lesson is a package that registers in the entry-point group `course_lab.authoring.lessons` under its notebook's name:
+A lesson is a package that registers in the entry-point group `course_lab.lessons` under its notebook's name:
 
 | file | holds | becomes |
 |---|---|---|
