@@ -35,7 +35,7 @@ test-full: test  ## also the slow tests
 	$(PYTEST) -n 2 -m slow tests
 
 test-simulator: setup  ## every kernel on every simulated GPU: errors, speed; minutes
-	$(PYTEST) -n 2 -m "slow or not slow" tests/lab/simulator
+	$(PYTEST) -n 2 -m "slow or not slow" tests/gfxlab/simulator
 	$(BIN)/python -m course_lab.bench.survey
 
 test-gpu: setup  ## the kernels' tests, slow ones too, on this machine's GPU

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
-from rich.console import Console
 
 if TYPE_CHECKING:
     from course_lab.authoring.exercise import Exercise
     from course_lab.authoring.lessons import Lesson
-    from gfxlab.tracing import TracedLaunch
 
 app = typer.Typer(
     help="Triton kernels on AMD GPUs: the tools of the course.",
@@ -27,13 +26,13 @@ app.add_typer(model_app, name="model")
 Numbers = Annotated[
     list[str] | None, typer.Argument(help="Exercises, such as 2.1 or 2; none means all.", metavar="N.M")
 ]
-Arch = Annotated[str, typer.Option(help="The GPU's architecture: gfx942, gfx950, gfx1100, gfx1201 ...")]
-Target = Annotated[str, typer.Argument(help="A Python file that launches the kernel.", metavar="FILE[:KERNEL]")]
+_MOVED = {"amd": "report", "trace": "trace", "simulate": "simulate", "step": "step"}  # to the command `gfxlab`
 
 
 def main() -> None:
     """Run `course`. What the user can mend is told in one line on the error stream, with exit status 1."""
     try:
+        _forward_instruments()
         app()
     except ImportError as error:
         _stop(f"{error}. `course doctor` says what to do.")
@@ -41,6 +40,20 @@ def main() -> None:
         if not _is_for_the_user(error):
             raise
         _stop(str(error))
+
+
+def _forward_instruments() -> None:
+    """`course trace FILE` was once what `gfxlab trace FILE` is: say so and run it."""
+    command = sys.argv[1] if len(sys.argv) > 1 else ""
+    of_an_exercise = command == "amd" and not any(":" in word or Path(word).is_file() for word in sys.argv[2:])
+    if command not in _MOVED or of_an_exercise:
+        return
+    from gfxlab import cli
+
+    new = _MOVED[command]
+    print(f"course: `course {command}` is `gfxlab {new}` today.", file=sys.stderr)
+    sys.argv[:2] = ["gfxlab", new]
+    cli.main()
 
 
 def _stop(sentence: str) -> NoReturn:
@@ -52,33 +65,31 @@ def _is_for_the_user(error: Exception) -> bool:
     from course_lab.authoring.lessons import LessonError
     from course_lab.authoring.notebooks import NotebookError
     from course_lab.model import ModelUnavailable
+    from gfxlab.cli import is_for_the_user
 
-    return isinstance(error, LessonError | ModelUnavailable | NotebookError) or _is_of_a_launch(error)
-
-
-def _is_of_a_launch(error: Exception) -> bool:
-    """True for what guard, compiler or simulator say about a kernel; without Triton there is none of them."""
-    try:
-        from gfxlab.code import AmdError
-        from gfxlab.engine.hooks import OutOfBoundsError
-        from gfxlab.simulator import SimulationError
-        from gfxlab.simulator.show.script import ScriptError
-    except ImportError:
-        return False
-    return isinstance(error, AmdError | OutOfBoundsError | SimulationError | ScriptError)
+    return isinstance(error, LessonError | ModelUnavailable | NotebookError) or is_for_the_user(error)
 
 
-def _known(arch: str) -> str:
-    from gfxlab import hardware
+def _say_version(wanted: bool) -> None:
+    if wanted:
+        print(f"triton-amd-course {metadata.version('triton-amd-course')}, gfxlab {metadata.version('gfxlab')}")
+        raise typer.Exit
 
-    if arch not in hardware.LIMITS:
-        _stop(f"--arch {arch} is unknown: use one of {', '.join(hardware.LIMITS)}.")
-    return arch
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the versions and stop.", callback=_say_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Options that stand before the subcommand."""
 
 
 @app.command()
 def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False) -> None:
     """Check this machine, and name the command that mends each failure."""
+    from rich.console import Console
+
     from course_lab import doctor
 
     findings = doctor.findings(doctor.Machine.here())
@@ -115,61 +126,23 @@ def progress() -> None:
 
 @app.command()
 def amd(
-    target: Annotated[
-        str, typer.Argument(help="An exercise, such as 2.1, or a file that launches it.", metavar="N.M | FILE[:KERNEL]")
-    ],
-    arch: Arch = "gfx942",
+    number: Annotated[str, typer.Argument(help="An exercise, such as 2.1.", metavar="N.M")],
+    arch: Annotated[str, typer.Option(help="The GPU's architecture: gfx942, gfx950, gfx1100, gfx1201 ...")] = "gfx942",
     solution: Annotated[bool, typer.Option("--solution", help="The course's solution instead of your answer.")] = False,
-    against: Annotated[
-        str, typer.Option(help="Another architecture, or another kernel of FILE, side by side.", metavar="ARCH|KERNEL")
-    ] = "",
-    listing: Annotated[
-        bool, typer.Option("--listing", help="Also the machine code beside the kernel's lines.")
-    ] = False,
-    count: Annotated[bool, typer.Option("--count", help="Count FLOPs and bytes on the simulator: slower.")] = False,
 ) -> None:
-    """Show what a kernel becomes on an AMD GPU: your answer's, or those that any FILE launches when it is run."""
-    _known(arch)
-    if not _is_number(target):
-        return _amd_of_file(target, arch, against, listing, count)
+    """Show what your answer's kernel becomes on an AMD GPU; `gfxlab report` does it for any file."""
     from course_lab.authoring import lessons
     from course_lab.authoring.notebooks import answer_code
     from course_lab.check.grading import amd_card
+    from gfxlab.cli import known
 
-    ((lesson, exercise),) = _chosen([target])
-    code = lessons.solution(target) if solution else answer_code(lesson.notebook("exercises"), target)
+    known(arch)
+    ((lesson, exercise),) = _chosen([number])
+    code = lessons.solution(number) if solution else answer_code(lesson.notebook("exercises"), number)
     card = amd_card(exercise, code, arch)
     if card is None:
-        _stop(f"no kernel of exercise {target} could be compiled for {arch}; `course check {target}` may say why.")
+        _stop(f"no kernel of exercise {number} could be compiled for {arch}; `course check {number}` may say why.")
     print(card.text)
-
-
-def _is_number(target: str) -> bool:
-    return all(part.isdecimal() for part in target.split("."))
-
-
-def _amd_of_file(target: str, arch: str, against: str, listing: bool, count: bool) -> None:
-    from gfxlab import hardware
-    from gfxlab.code import compare
-    from gfxlab.code.launched import launched
-    from gfxlab.simulator.show import script
-
-    path, kernel = script.split(target)
-    with launched() as found:
-        script.execute(path)
-    reports = found.reports(arch, kernel, count)
-    if not reports:
-        raise script.not_launched(path, kernel, set(found.kernels()))
-    other: dict = {}
-    if against:
-        other = found.reports(against, kernel, count) if against in hardware.LIMITS else {}
-        beside = found.reports(arch, against, count).get(against)
-        if not other and not beside:
-            _stop(f"--against {against} is neither an architecture nor a kernel that {path.name} launches.")
-    for name, report in reports.items():
-        print(compare(report, other.get(name) or beside) if against else report)
-        if listing:
-            print(f"\n{report.listing()}")
 
 
 @app.command()
@@ -185,90 +158,17 @@ def report(
 
 
 @app.command()
-def simulate(target: Target, arch: Arch = "gfx942") -> None:
-    """Run FILE as a script, and every kernel that it launches on a simulated AMD GPU.
-
-    The file brings the arguments: make tensors on the CPU, launch the kernel, compare the result if you like. KERNEL
-    picks the launches that are reported: instructions, bytes, cache lines, banks of LDS, by line of the kernel. An
-    access out of bounds or an endless loop ends the run with a sentence. Exit status 1 when a launch did what it may
-    not.
-    """
-    from gfxlab.simulator.show import script
-
-    runs = script.runs(target, _known(arch))
-    print("\n\n".join(map(str, runs)))
-    raise typer.Exit(int(any(run.wrong for run in runs)))
-
-
-@app.command()
-def trace(
-    target: Target,
-    html: Annotated[Path | None, typer.Option(help="Also write ledgers and pictures into this HTML file.")] = None,
+def bench(
+    sizes: Annotated[bool, typer.Option("--all", help="Every size of the tables: longer.")] = False,
 ) -> None:
-    """Run FILE as a script, and tell what the kernels that it launches on CPU tensors read and wrote.
+    """Time the kernels on this machine's GPU; needs a checkout of the course, where benchmarks/ is."""
+    import subprocess
 
-    For the first launch of each kernel: bytes against the least possible, elements that two programs store, elements
-    that none stores. An access out of bounds ends the run with a sentence.
-    """
-    from gfxlab.simulator.show import script
-    from gfxlab.tracing import trace as tracing
-
-    path, kernel = script.split(target)
-    with tracing() as recorded:
-        script.execute(path)
-    first = {launch.name: launch for launch in reversed(recorded.launches)}
-    chosen = [launch for launch in first.values() if kernel in ("", launch.name)][::-1]
-    if not chosen:
-        raise script.not_launched(path, kernel, set(first))
-    for launch in chosen:
-        print(launch.ledger())
-        more = sum(other.name == launch.name for other in recorded.launches) - 1
-        if more:
-            print(f"  ({more} more launch{'' if more == 1 else 'es'} of {launch.name})")
-    if html:
-        html.write_text(_as_html(path.name, chosen), encoding="utf-8")
-        print(f"Ledgers and pictures: {html}")
-
-
-def _as_html(title: str, launches: list[TracedLaunch]) -> str:
-    """A page with the ledger and the picture of each launch."""
-    from html import escape
-
-    cards = [part._repr_html_() for launch in launches for part in (launch.ledger(), launch.picture())]
-    head = f'<meta charset="utf-8"><meta name="color-scheme" content="light dark"><title>{escape(title)}</title>'
-    return f"<!doctype html>{head}<h1>{escape(title)}</h1>{''.join(cards)}\n"
-
-
-@app.command()
-def step(
-    target: Target,
-    arch: Arch = "gfx942",
-    program: Annotated[str, typer.Option(help="The program to follow: its number, or x,y,z.")] = "0",
-    wave: Annotated[int, typer.Option(help="The wave of the program.")] = 0,
-    by: Annotated[str, typer.Option(help="A step is an 'instruction' or a 'line' of the kernel.")] = "instruction",
-    only: Annotated[str, typer.Option(help="Steps of lines or instructions that contain this text.")] = "",
-    launch: Annotated[int, typer.Option(help="Which launch of the kernel, counted from 1.", min=1)] = 1,
-    at: Annotated[int | None, typer.Option(help="Show this one step with all its registers.")] = None,
-) -> None:
-    """Follow one wave through the machine code of a kernel that FILE launches, step by step."""
-    from gfxlab.simulator.show import script
-
-    options = {"program": _numbers(program), "wave": wave, "by": by}
-    try:
-        walk = script.walk(target, _known(arch), launch, **options)
-        walk = walk.only(only) if only else walk
-        print(walk if at is None else next(frame for frame in walk if frame.number == at))
-    except StopIteration:
-        _stop(f"there is no step {at}: this walk has steps {walk[0].number} to {walk[-1].number}.")
-    except ValueError as error:
-        _stop(f"{error}")
-
-
-def _numbers(program: str) -> tuple[int, ...]:
-    try:
-        return tuple(int(number) for number in program.split(","))
-    except ValueError:
-        _stop(f"--program takes a number or three, such as 2 or 0,1,3; got {program!r}.")
+    root = Path(__file__).resolve().parents[1]
+    if not (root / "benchmarks").is_dir():
+        _stop(f"there is no folder benchmarks in {root}: run it from a checkout of the course (README.md).")
+    command = [sys.executable, "-m", "benchmarks", *([] if sizes else ["--short"])]
+    raise typer.Exit(subprocess.run(command, cwd=root).returncode)
 
 
 @app.command()

@@ -25,7 +25,17 @@ _HOMES = {
 def __getattr__(name: str):
     if name not in _HOMES:
         raise AttributeError(f"module 'gfxlab' has no attribute {name!r}")
-    value = globals()[name] = getattr(importlib.import_module(_HOMES[name]), name)
+    try:
+        value = getattr(importlib.import_module(_HOMES[name]), name)
+    except ModuleNotFoundError as missing:
+        if missing.name not in ("torch", "triton"):
+            raise
+        raise ModuleNotFoundError(
+            f"gfxlab.{name} needs {missing.name}, which is not installed: `pip install torch triton`, or for an AMD "
+            "GPU PyTorch's ROCm build, which brings its own Triton",
+            name=missing.name,
+        ) from None
+    globals()[name] = value
     return value
 
 

@@ -5,7 +5,7 @@ The server never touches a GPU, and it is started without TRITON_INTERPRET, so t
 whatever the notebook was started with.  The job's name and its input go in; files come out (see `transport`); nothing
 that the child wrote is ever executed or unpickled.
 
-    outcome = sandbox.run("course_lab.check.child:run_cases", {"code": ..., "inputs": ...}, time_limit=10)
+    outcome = sandbox.run("gfxlab.code.job:compile_job", {"kernel": ..., "arch": "gfx942"}, time_limit=10)
     outcome.status      # 'ok', 'error' (it raised), 'timeout', 'memory' or 'crash'
 """
 
@@ -36,13 +36,13 @@ from typing import Any
 
 from gfxlab import transport
 
-PRELOAD = ["course_lab.check.measured", "gfxlab.code.job"]
 MAX_RESULT = 1 << 30  # bytes of arrays that a child may hand back
 _KEEP_HEAD, _KEEP_TAIL = 48 << 10, 16 << 10  # bytes of a child's output that are kept
 _SPARE = 128 << 20  # memory above the limit, for saying that the limit was reached
 _LINE = re.compile(r'^\s*File "(.*)", line (\d+) in (.*)$', re.MULTILINE)
 _MEANING = {"SIGSEGV": " (it touched memory that is not its own)", "SIGABRT": " (it aborted itself)"}
 _context = multiprocessing.get_context("forkserver")
+_preloaded = ["gfxlab.code.job"]  # with it torch and triton
 _library = threading.Lock()  # multiprocessing looks after all children whenever one starts, in any thread
 
 
@@ -78,6 +78,15 @@ class Outcome:
 
 class NoInput(RuntimeError):
     """The code in a child asked for keyboard input."""
+
+
+def preload(module: str) -> None:
+    """Let the fork server import `module` when it starts, so that a job of this module finds it there.
+
+    Said too late, after the first job, it changes nothing: each child then imports the module itself.
+    """
+    if module not in _preloaded:
+        _preloaded.append(module)
 
 
 def warm() -> None:
@@ -132,7 +141,7 @@ def is_out_of_memory(error: BaseException) -> bool:
 @contextlib.contextmanager
 def _server_environment() -> Iterator[None]:
     """What a starting fork server shall see: its modules to import, no TRITON_INTERPRET, no script to run again."""
-    _context.set_forkserver_preload(PRELOAD)
+    _context.set_forkserver_preload(_preloaded)
     interpret = os.environ.pop("TRITON_INTERPRET", None)
     main = sys.modules["__main__"]
     sys.modules["__main__"] = types.ModuleType("__main__")  # a child would otherwise execute the notebook's script

@@ -1,8 +1,8 @@
 """`make compat`: run the instruments' tests and the notebooks on every Triton that the course supports.
 
 Each version is laid over the environment that runs this script: its wheel, and an older numpy where it needs one, go
-into a folder under .venv-compat/ that stands first on the path. Results are kept in course_lab/authoring/build/compat.json and
-shown as a table in README.md.
+into a folder under .venv-compat/ that stands first on the path. Results are kept in compat.json beside
+course_lab/authoring/build/compat.py and shown as a table in README.md.
 
     python scripts/compat.py                     # everything, two suites at a time
     python scripts/compat.py 3.6.0               # one version, and keep what is known of the others
@@ -36,14 +36,11 @@ NOT_TIMED = "not takes_less_than"  # tests of speed say nothing about a version
 VERSIONS = {"3.6.0": ["numpy>=2.0,<2.4"], "3.7.1": [], "3.8.0": [], "3.9.0": []}  # Triton: what else it needs
 NOTEBOOKS_ON = ("3.6.0", "3.9.0")  # the oldest and the newest
 SUITES = {  # heading of a column: arguments for pytest, in the root of the repository
-    "engines": ["tests/kernels/test_triton_*.py", "tests/kernels/test_backend.py"],
-    "trace": ["tests/lab/test_trace*.py"],
+    "engines": ["tests/gfxlab/engine", "tests/kernels/test_backend.py"],
+    "trace": ["tests/gfxlab/test_trace*.py"],
     "check": ["tests/lab/test_check*.py", "tests/gfxlab/test_sandbox.py"],
-    "AMD report": ["tests/lab/test_amd*.py"],
-    "simulator": [
-        "tests/lab/simulator/test_simulat*.py",
-        "tests/gfxlab/simulator/test_stepper.py",
-    ],
+    "AMD report": ["tests/gfxlab/test_amd*.py"],
+    "simulator": ["tests/gfxlab/simulator/test_simulat*.py", "tests/gfxlab/simulator/test_stepper.py"],
     "solutions": ["--nbval", "solutions"],
     "notebooks": ["--nbval", "notebooks"],
 }

@@ -7,6 +7,10 @@ from pathlib import Path
 import pytest
 import torch
 
+import gfxlab
+
+gfxlab.enable()  # tests launch kernels on CPU tensors
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--gpu", action="store_true", help="Fail at once where PyTorch finds no GPU.")

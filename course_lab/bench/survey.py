@@ -16,6 +16,7 @@ from pathlib import Path
 import torch
 
 import course_kernels as kernels
+import gfxlab
 from gfxlab.simulator.context import using
 
 ARCHS = ("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201")
@@ -337,6 +338,7 @@ def table(survey: Survey) -> str:
 
 def main() -> None:
     torch.set_num_threads(1)
+    gfxlab.enable()  # the interpreter is timed beside the simulator
     found = whole()
     store(found)
     print(table(found))

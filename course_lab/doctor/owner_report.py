@@ -22,6 +22,7 @@ from typing import Any
 import torch
 
 import course_kernels
+import gfxlab
 from course_kernels import reference
 from course_lab import bench, doctor
 from course_lab.doctor.machine import COURSE
@@ -100,6 +101,7 @@ def _calls(rows: int, device: str) -> dict[str, tuple[Callable[[], Any], Callabl
 def kernels(arch: str) -> list[dict[str, Any]]:
     """What some kernels become on `arch`, and how far their results here are from the reference."""
     found = []
+    gfxlab.enable()
     with course_kernels.use_backend("triton"):
         for name, (call, truth, _) in _calls(16, engines.device()).items():
             with launched() as seen:

@@ -39,9 +39,10 @@ def kernel() -> dict[str, Any]:
 
     from course_kernels import use_backend, vector_add
     from course_kernels.vector_add import vector_add_kernel
-    from gfxlab import engines
+    from gfxlab import enable, engines
     from gfxlab.engine import dual_mode
 
+    enable()
     x = torch.arange(1000.0, device=engines.device())
     with use_backend("triton"):
         right = torch.equal(vector_add(x, x), 2 * x)

@@ -12,7 +12,6 @@ import nbformat
 import pytest
 import torch
 
-import course_lab  # noqa: F401  the report must work where kernels are interpreted too
 from gfxlab import hardware
 from gfxlab.code import AmdError, AmdLimitError, amd_report, compare, compiler, isa, ship
 from gfxlab.code.errors import plain

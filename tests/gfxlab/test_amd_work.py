@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import amd_kernels as kernels
@@ -12,7 +11,6 @@ from IPython.core.error import UsageError
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.capture import capture_output
 
-from course_lab import cli
 from gfxlab import hardware
 from gfxlab.code import amd_report, compare, magic
 from gfxlab.code import work as works
@@ -142,19 +140,8 @@ def test_a_launch_on_a_gpu_is_collected_too(monkeypatch):
     assert report.num_warps == 2 and "every tensor of the launch once" in str(report)
 
 
-@pytest.fixture
-def course(monkeypatch, capsys):
-    def run(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["course", *arguments])
-        with pytest.raises(SystemExit) as exit:
-            cli.main()
-        return exit.value.code or 0, *capsys.readouterr()
-
-    return run
-
-
-def test_the_kernels_of_a_file_that_knows_nothing_of_the_course(course):
-    status, output, _ = course("amd", USER_FILE, "--arch", "gfx950")
+def test_the_kernels_of_a_file_that_knows_nothing_of_the_course(gfxlab):
+    status, output, _ = gfxlab("report", USER_FILE, "--arch", "gfx950")
     assert status == 0
     assert output.startswith("softmax, matmul and layer norm agree with PyTorch\nsoftmax_kernel on gfx950\n")
     assert "matmul_kernel on gfx950\n" in output and "layer_norm_kernel on gfx950\n" in output
@@ -162,27 +149,27 @@ def test_the_kernels_of_a_file_that_knows_nothing_of_the_course(course):
     assert "mfma 32x32x16 f16 -> f32" in output
 
 
-def test_one_kernel_of_a_file_with_its_listing_and_beside_another(course):
-    status, output, _ = course("amd", f"{USER_FILE}:matmul_kernel", "--against", "gfx1100", "--listing", "--count")
+def test_one_kernel_of_a_file_with_its_listing_and_beside_another(gfxlab):
+    status, output, _ = gfxlab("report", f"{USER_FILE}:matmul_kernel", "--against", "gfx1100", "--listing", "--count")
     assert status == 0
     assert "softmax_kernel on" not in output
     assert "matmul_kernel on gfx942" in output.splitlines()[1] and "matmul_kernel on gfx1100" in output.splitlines()[1]
     assert any(line.startswith("*") and "mfma" in line and "wmma" in line for line in output.splitlines())
     assert "acc = tl.dot(a, b, acc)" in output
-    status, output, _ = course("amd", f"{USER_FILE}:matmul_kernel", "--against", "softmax_kernel")
+    status, output, _ = gfxlab("report", f"{USER_FILE}:matmul_kernel", "--against", "softmax_kernel")
     assert output.splitlines()[1].split() == ["matmul_kernel", "on", "gfx942", "softmax_kernel", "on", "gfx942"]
 
 
 @pytest.mark.parametrize(
     "arguments, words",
     [
-        (("amd", "nowhere.py"), "There is no file nowhere.py"),
-        (("amd", f"{USER_FILE}:nothing"), "It launches layer_norm_kernel, matmul_kernel, softmax_kernel."),
-        (("amd", USER_FILE, "--against", "gfx0"), "gfx0 is neither an architecture nor a kernel"),
+        (("report", "nowhere.py"), "There is no file nowhere.py"),
+        (("report", f"{USER_FILE}:nothing"), "It launches layer_norm_kernel, matmul_kernel, softmax_kernel."),
+        (("report", USER_FILE, "--against", "gfx0"), "gfx0 is neither an architecture nor a kernel"),
     ],
 )
-def test_a_wrong_target_is_one_line(course, arguments, words):
-    status, _, error = course(*arguments)
+def test_a_wrong_target_is_one_line(gfxlab, arguments, words):
+    status, _, error = gfxlab(*arguments)
     assert status == 1 and words in error and len(error.splitlines()) == 1
 
 

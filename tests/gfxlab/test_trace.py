@@ -11,7 +11,6 @@ import amd_kernels as kernels
 import pytest
 import torch
 
-import course_lab  # noqa: F401  makes launches on CPU tensors possible
 from gfxlab.tracing import trace
 
 
@@ -141,7 +140,9 @@ del interpreter.InterpreterBuilder.create_atomic_cas
 with warnings.catch_warnings(record=True) as said:
     warnings.simplefilter("always")
     import torch, amd_kernels
-    from gfxlab import trace
+    import gfxlab
+    gfxlab.enable()
+from gfxlab import trace
 print(*(warning.message for warning in said))
 with trace() as launch:
     amd_kernels.count[(1,)](torch.zeros(1))

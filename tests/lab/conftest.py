@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import shutil
 import sys
 from collections.abc import Iterator
@@ -71,7 +72,8 @@ def _lay_out(root: Path) -> None:
 
 def _activated(root: Path, patch: pytest.MonkeyPatch) -> FakeCourse:
     patch.syspath_prepend(str(root))
-    patch.setenv("PYTHONPATH", str(root))  # the kernels import the lesson too
+    before = os.environ.get("PYTHONPATH", "")
+    patch.setenv("PYTHONPATH", f"{root}{os.pathsep}{before}")  # the kernels import the lesson too
     patch.setattr(sys, "dont_write_bytecode", True)  # an edit within a second would go unseen
     FakeCourse.forget()
     return FakeCourse(root)

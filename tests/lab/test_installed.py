@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-USER_FILE = Path(__file__).parent / "user_files" / "tutorial_kernels.py"
+USER_FILE = Path(__file__).parents[1] / "gfxlab" / "user_files" / "tutorial_kernels.py"
 PACKAGES = ("course_kernels", "course_lab", "course_lessons")
 
 pytestmark = pytest.mark.slow

@@ -8,7 +8,6 @@ from xml.etree import ElementTree
 import pytest
 import torch
 
-import course_lab  # noqa: F401  makes launches on CPU tensors possible
 from course_kernels import rope, rope_tables
 from gfxlab import draw
 

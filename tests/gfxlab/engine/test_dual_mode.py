@@ -151,14 +151,11 @@ def test_importing_sets_no_environment_variable():
 
 
 def test_variable_set_too_late_asks_for_a_restart():
-    done = run("import triton, os; os.environ['TRITON_INTERPRET'] = '1'; import course_lab")
+    done = run("import triton, os; os.environ['TRITON_INTERPRET'] = '1'; import gfxlab; gfxlab.enable()")
     assert done.returncode == 1 and "Restart the kernel" in done.stderr.splitlines()[-1]
 
 
 def test_compile_under_the_users_variable_is_a_clear_error():
-    code = (
-        "import course_lab\nfrom gfxlab.engine import dual_mode\nassert dual_mode.env_interpret()\n"
-        "dual_mode.compile(None, None)"
-    )
+    code = "from gfxlab.engine import dual_mode\nassert dual_mode.env_interpret()\ndual_mode.compile(None, None)"
     done = run(code, TRITON_INTERPRET="1")
     assert "cannot compile; unset it, or compile in a worker" in done.stderr.splitlines()[-1]

@@ -1,0 +1,210 @@
+"""The command `gfxlab`: what the kernels that a file launches become, touch and do on an AMD GPU.
+
+Each subcommand imports its part only when it runs, so that `gfxlab --help` loads neither torch nor triton.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NoReturn
+
+import typer
+
+if TYPE_CHECKING:
+    from gfxlab.code import AmdReport
+    from gfxlab.tracing import TracedLaunch
+
+app = typer.Typer(
+    help="What a Triton kernel does on AMD GPUs, found out on any machine.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+Arch = Annotated[str, typer.Option(help="The GPU's architecture: gfx942, gfx950, gfx1100, gfx1201 ...")]
+Target = Annotated[str, typer.Argument(help="A Python file that launches the kernel.", metavar="FILE[:KERNEL]")]
+
+
+def main() -> None:
+    """Run `gfxlab`. What the user can mend is told in one line on the error stream, with exit status 1."""
+    try:
+        app()
+    except ImportError as error:
+        _stop(str(error))
+    except Exception as error:
+        if not is_for_the_user(error):
+            raise
+        _stop(str(error))
+
+
+def _stop(sentence: str) -> NoReturn:
+    print(f"gfxlab: {sentence}", file=sys.stderr)
+    sys.exit(1)
+
+
+def is_for_the_user(error: Exception) -> bool:
+    """True for what guard, compiler or simulator say about a kernel; without Triton there is none of them."""
+    try:
+        from gfxlab.code import AmdError
+        from gfxlab.engine.hooks import OutOfBoundsError
+        from gfxlab.simulator import SimulationError
+        from gfxlab.simulator.show.script import ScriptError
+    except ImportError:
+        return False
+    return isinstance(error, AmdError | OutOfBoundsError | SimulationError | ScriptError)
+
+
+def known(arch: str) -> str:
+    """`arch` itself; ends the command with a sentence when it is not in the table of architectures."""
+    from gfxlab import hardware
+
+    if arch not in hardware.LIMITS:
+        _stop(f"--arch {arch} is unknown: use one of {', '.join(hardware.LIMITS)}.")
+    return arch
+
+
+def _say_version(wanted: bool) -> None:
+    if wanted:
+        print(f"gfxlab {metadata.version('gfxlab')}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version and stop.", callback=_say_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Options that stand before the subcommand."""
+
+
+@app.command()
+def report(
+    target: Target,
+    arch: Arch = "gfx942",
+    against: Annotated[
+        str, typer.Option(help="Another architecture, or another kernel of FILE, side by side.", metavar="ARCH|KERNEL")
+    ] = "",
+    listing: Annotated[
+        bool, typer.Option("--listing", help="Also the machine code beside the kernel's lines.")
+    ] = False,
+    count: Annotated[bool, typer.Option("--count", help="Count FLOPs and bytes on the simulator: slower.")] = False,
+) -> None:
+    """Run FILE as a script, and show what the kernels that it launches become on an AMD GPU."""
+    import gfxlab
+    from gfxlab import hardware
+    from gfxlab.code.launched import launched
+    from gfxlab.simulator.show import script
+
+    path, kernel = script.split(target)
+    known(arch)
+    gfxlab.enable()
+    with launched() as found:
+        script.execute(path)
+    reports = found.reports(arch, kernel, count)
+    if not reports:
+        raise script.not_launched(path, kernel, set(found.kernels()))
+    elsewhere = found.reports(against, kernel, count) if against in hardware.LIMITS else {}
+    beside = found.reports(arch, against, count).get(against) if against else None
+    if against and not elsewhere and not beside:
+        _stop(f"--against {against} is neither an architecture nor a kernel that {path.name} launches.")
+    for name, one in reports.items():
+        _show(one, elsewhere.get(name) or beside, listing)
+
+
+def _show(report: AmdReport, other: AmdReport | None, listing: bool) -> None:
+    from gfxlab.code import compare
+
+    print(compare(report, other) if other else report)
+    if listing:
+        print(f"\n{report.listing()}")
+
+
+@app.command()
+def simulate(target: Target, arch: Arch = "gfx942") -> None:
+    """Run FILE as a script, and every kernel that it launches on a simulated AMD GPU.
+
+    The file brings the arguments: make tensors on the CPU, launch the kernel, compare the result if you like. KERNEL
+    picks the launches that are reported: instructions, bytes, cache lines, banks of LDS, by line of the kernel. An
+    access out of bounds or an endless loop ends the run with a sentence. Exit status 1 when a launch did what it may
+    not.
+    """
+    from gfxlab.simulator.show import script
+
+    runs = script.runs(target, known(arch))
+    print("\n\n".join(map(str, runs)))
+    raise typer.Exit(int(any(run.wrong for run in runs)))
+
+
+@app.command()
+def trace(
+    target: Target,
+    html: Annotated[Path | None, typer.Option(help="Also write ledgers and pictures into this HTML file.")] = None,
+) -> None:
+    """Run FILE as a script, and tell what the kernels that it launches on CPU tensors read and wrote.
+
+    For the first launch of each kernel: bytes against the least possible, elements that two programs store, elements
+    that none stores. An access out of bounds ends the run with a sentence.
+    """
+    import gfxlab
+    from gfxlab.simulator.show import script
+
+    path, kernel = script.split(target)
+    gfxlab.enable()
+    with gfxlab.trace() as recorded:
+        script.execute(path)
+    first = {launch.name: launch for launch in reversed(recorded.launches)}
+    chosen = [launch for launch in first.values() if kernel in ("", launch.name)][::-1]
+    if not chosen:
+        raise script.not_launched(path, kernel, set(first))
+    for launch in chosen:
+        print(launch.ledger())
+        more = sum(other.name == launch.name for other in recorded.launches) - 1
+        if more:
+            print(f"  ({more} more launch{'' if more == 1 else 'es'} of {launch.name})")
+    if html:
+        html.write_text(_as_html(path.name, chosen), encoding="utf-8")
+        print(f"Ledgers and pictures: {html}")
+
+
+def _as_html(title: str, launches: list[TracedLaunch]) -> str:
+    """A page with the ledger and the picture of each launch."""
+    from html import escape
+
+    cards = [part._repr_html_() for launch in launches for part in (launch.ledger(), launch.picture())]
+    head = f'<meta charset="utf-8"><meta name="color-scheme" content="light dark"><title>{escape(title)}</title>'
+    return f"<!doctype html>{head}<h1>{escape(title)}</h1>{''.join(cards)}\n"
+
+
+@app.command()
+def step(
+    target: Target,
+    arch: Arch = "gfx942",
+    program: Annotated[str, typer.Option(help="The program to follow: its number, or x,y,z.")] = "0",
+    wave: Annotated[int, typer.Option(help="The wave of the program.")] = 0,
+    by: Annotated[str, typer.Option(help="A step is an 'instruction' or a 'line' of the kernel.")] = "instruction",
+    only: Annotated[str, typer.Option(help="Steps of lines or instructions that contain this text.")] = "",
+    launch: Annotated[int, typer.Option(help="Which launch of the kernel, counted from 1.", min=1)] = 1,
+    at: Annotated[int | None, typer.Option(help="Show this one step with all its registers.")] = None,
+) -> None:
+    """Follow one wave through the machine code of a kernel that FILE launches, step by step."""
+    from gfxlab.simulator.show import script
+
+    options = {"program": _numbers(program), "wave": wave, "by": by}
+    try:
+        walk = script.walk(target, known(arch), launch, **options)
+        walk = walk.only(only) if only else walk
+        print(walk if at is None else next(frame for frame in walk if frame.number == at))
+    except StopIteration:
+        _stop(f"there is no step {at}: this walk has steps {walk[0].number} to {walk[-1].number}.")
+    except ValueError as error:
+        _stop(f"{error}")
+
+
+def _numbers(program: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(number) for number in program.split(","))
+    except ValueError:
+        _stop(f"--program takes a number or three, such as 2 or 0,1,3; got {program!r}.")

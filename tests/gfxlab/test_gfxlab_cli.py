@@ -1,0 +1,145 @@
+"""The command `gfxlab`, on a file that launches kernels as its owner does, and in the words that the user sees."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+
+import pytest
+
+SCRIPT = """
+import sys
+import torch, triton, triton.language as tl
+from neighbour import SCALE
+
+@triton.jit
+def scale_kernel(x_ptr, y_ptr, alpha, n, BLOCK: tl.constexpr, MASKED: tl.constexpr):
+    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = offs < (n if MASKED else n + BLOCK)
+    tl.store(y_ptr + offs, alpha * tl.load(x_ptr + offs, mask=mask), mask=mask)
+
+@triton.jit
+def fill_kernel(y_ptr, value, BLOCK: tl.constexpr):
+    tl.store(y_ptr + tl.arange(0, BLOCK), value)
+
+if __name__ == "__main__":
+    x, y = torch.full((100,), 7.0), torch.zeros(128)
+    fill_kernel[(1,)](y, 5.0, BLOCK=128)
+    assert (y == 5.0).all()
+    scale_kernel[lambda meta: (triton.cdiv(100, meta["BLOCK"]),)](x, y, SCALE, 100, BLOCK=64, MASKED=True)
+    assert (y[:100] == 7.0 * SCALE).all() and (y[100:] == 5.0).all()
+    scale_kernel[(2,)](y, x, SCALE, 100, BLOCK=64, MASKED=MASKED)
+    sys.exit(3)
+"""
+
+
+@pytest.fixture
+def script(tmp_path):
+    """A file that launches kernels as its owner does; script(masked) writes it and gives its path."""
+
+    def write(masked: bool = True) -> str:
+        (tmp_path / "neighbour.py").write_text("SCALE = 2.0\n")
+        path = tmp_path / "kernels.py"
+        path.write_text(SCRIPT.replace("MASKED=MASKED", f"MASKED={masked}"))
+        return str(path)
+
+    yield write
+    sys.modules.pop("neighbour", None)
+
+
+def test_simulate_runs_the_launches_of_a_file(gfxlab, script):
+    status, output, _ = gfxlab("simulate", f"{script()}:scale_kernel", "--arch", "gfx1100")
+    assert status == 0
+    assert output.count("scale_kernel on gfx1100, grid 2\n") == 2
+    assert "lines of 128" in output  # bytes are counted
+    assert "fill_kernel" not in output
+    assert "fill_kernel on gfx942, grid 1\n" in gfxlab("simulate", script())[1]
+
+
+def test_simulate_fails_when_a_launch_did_what_it_may_not(gfxlab, script):
+    path = script()
+    with open(path) as file:
+        clash = file.read().replace("y_ptr + offs, alpha *", "y_ptr + offs % 64, tl.program_id(0) + alpha *")
+    with open(path, "w") as file:
+        file.write(clash.replace("    assert (y[:100]", "    sys.exit()\n    assert (y[:100]"))
+    status, output, _ = gfxlab("simulate", f"{path}:scale_kernel")
+    assert status == 1
+    assert "  ! " in output
+
+
+def test_trace_tells_what_the_kernels_of_a_file_read_and_wrote(gfxlab, script, tmp_path):
+    page = tmp_path / "page.html"
+    status, output, _ = gfxlab("trace", script(), "--html", str(page))
+    assert status == 0
+    assert output.startswith("fill_kernel, grid 1\n") and "scale_kernel, grid 2\n" in output
+    assert "(1 more launch of scale_kernel)" in output
+    assert page.read_text().count("<svg") == 2 and "kernels.py" in page.read_text()
+    status, output, _ = gfxlab("trace", f"{script()}:scale_kernel")
+    assert output.startswith("scale_kernel, grid 2\n") and "fill_kernel" not in output
+    assert "y_ptr: 28 elements never written, first element 100." in output
+
+
+def test_trace_ends_at_an_access_out_of_bounds_with_its_sentence(gfxlab, script):
+    status, _, error = gfxlab("trace", script(masked=False))
+    assert status == 1 and len(error.splitlines()) == 1
+    assert "program 1 of scale_kernel writes element 100 of y_ptr, past the end of its 100 elements" in error
+    assert "It launches fill_kernel, scale_kernel." in gfxlab("trace", f"{script()}:nothing")[2]
+
+
+def test_simulate_ends_at_an_illegal_access_with_its_sentence(gfxlab, script):
+    status, _, error = gfxlab("simulate", script(masked=False))
+    assert status == 1
+    assert "element 100 of y_ptr, past the end" in error or "element 100 of x_ptr, past the end" in error
+    assert len(error.splitlines()) == 1
+
+
+def test_step_follows_one_wave(gfxlab, script):
+    status, output, _ = gfxlab("step", f"{script()}:scale_kernel", "--program", "1", "--only", "tl.load")
+    assert status == 0
+    assert output.startswith("scale_kernel on gfx942: program 1, wave 0")
+    assert "36 lanes read elements 64 to 99 of x_ptr" in output
+    assert "7 in every lane" not in output  # lanes 36 to 63 read 0: the mask
+    assert "7, 7, 7 … 0" in output
+    output = gfxlab("step", f"{script()}:scale_kernel", "--launch", "2", "--by", "line", "--arch", "gfx1100")[1]
+    assert output.startswith("scale_kernel on gfx1100")
+    assert "14" in output  # the first launch has run
+
+
+def test_step_shows_one_step_with_all_that_it_reads(gfxlab, script):
+    every = gfxlab("step", f"{script()}:fill_kernel")[1]
+    (number,) = re.findall(r"^ +(\d+)  \w+_store_", every, re.MULTILINE)
+    status, output, _ = gfxlab("step", f"{script()}:fill_kernel", "--at", number)
+    assert status == 0
+    assert output.startswith(f"step {number}\n")
+    assert "tl.store(y_ptr" in output
+    assert "EXEC" in output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (("simulate", "nowhere.py:k"), "There is no file nowhere.py; give FILE:KERNEL"),
+        (("simulate", "FILE:no_kernel"), "kernels.py does not launch no_kernel on CPU tensors"),
+        (("step", "FILE:no_kernel"), "It launches fill_kernel, scale_kernel."),
+        (("step", "FILE:fill_kernel", "--launch", "2"), "does not launch fill_kernel 2 times"),
+        (("step", "FILE:fill_kernel", "--arch", "gfx1"), "--arch gfx1 is unknown"),
+        (("step", "FILE:fill_kernel", "--program", "4"), "program (4, 0, 0) is not in the grid (1, 1, 1)"),
+        (("step", "FILE:fill_kernel", "--program", "x"), "--program takes a number or three"),
+        (("step", "FILE:fill_kernel", "--at", "900"), "there is no step 900: this walk has steps 0 to"),
+        (("step", "FILE:fill_kernel", "--only", "tl.dot"), "contains 'tl.dot'"),
+    ],
+)
+def test_bad_questions_to_the_simulator_are_answered_in_one_line(gfxlab, script, arguments, expected):
+    path = script()
+    status, _, error = gfxlab(*(argument.replace("FILE", path) for argument in arguments))
+    assert status == 1
+    assert error.startswith("gfxlab: ")
+    assert expected in error
+    assert len(error.splitlines()) == 1
+
+
+def test_the_command_is_a_module_too_and_gives_its_version():
+    command = [sys.executable, "-m", "gfxlab", "--version"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert re.fullmatch(r"gfxlab \d+\.\d+\.\d+\n", done.stdout), done.stderr
