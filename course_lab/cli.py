@@ -186,13 +186,35 @@ def build(
 
 
 @app.command()
-def mutants(numbers: Numbers = None) -> None:
+def mutants(
+    numbers: Numbers = None,
+    generate: Annotated[bool, typer.Option("--generate", help="Mistakes made by machine in the solutions.")] = False,
+) -> None:
     """Prove the checks: grade every wrong kernel of the lessons; exit status 1 when one gets by."""
+    if generate:
+        raise typer.Exit(_generated_mutants([exercise.number for _, exercise in _chosen(numbers)]))
     from course_lab.authoring.mutants import kill_table
 
     table = kill_table([exercise.number for _, exercise in _chosen(numbers)])
     print(table)
     raise typer.Exit(int(bool(table.survivors)))
+
+
+def _generated_mutants(numbers: list[str]) -> int:
+    """Grade them, say which survive, and store the counts beside the lessons; 1 when one survives."""
+    from course_lab.authoring import generated, lessons
+
+    survivors = 0
+    for number in numbers:
+        judged = generated.judge(number)
+        left = [one for one in judged if one.survives]
+        print(
+            f"{number}  {len(judged)} mutants, {sum(one.killed for one in judged)} killed, {len(left)} left", flush=True
+        )
+        print("".join(f"  {one}\n" for one in left), end="")
+        generated.store(judged, lessons.source_folder(number) / generated.STORED)
+        survivors += len(left)
+    return int(bool(survivors))
 
 
 @model_app.command()

@@ -24,6 +24,7 @@ from course_lab.authoring import source
 
 if TYPE_CHECKING:
     from course_lab.authoring.exercise import Exercise, Mutant
+    from course_lab.authoring.operators.equivalent import Equivalent
 
 GROUP = "course_lab.lessons"
 
@@ -104,6 +105,11 @@ class Lesson:
         return dict(self._module("mutants").MUTANTS) if self.exercises else {}
 
     @cached_property
+    def equivalents(self) -> dict[str, tuple[Equivalent, ...]]:
+        """EQUIVALENT of equivalents.py, where there is one: generated mutants that are no mistakes, by exercise."""
+        return dict(self._module("equivalents").EQUIVALENT) if (self.path / "equivalents.py").exists() else {}
+
+    @cached_property
     def answers(self) -> dict[str, source.Answer]:
         """Stub and solution of each exercise, from exercises.py."""
         return source.answers(self.file("exercises.py")) if self.exercises else {}
@@ -177,6 +183,16 @@ def stub(number: str) -> str:
 def mutants(number: str) -> tuple[Mutant, ...]:
     """Return the wrong answers of exercise `number`."""
     return _find(number)[0].mutants.get(number, ())
+
+
+def equivalents(number: str) -> tuple[Equivalent, ...]:
+    """Return the generated mutants of exercise `number` that are no mistakes."""
+    return _find(number)[0].equivalents.get(number, ())
+
+
+def source_folder(number: str) -> Path:
+    """Return the folder that holds the packages of the lessons beside the one with exercise `number`."""
+    return _find(number)[0].path.parent
 
 
 def _answer(number: str) -> source.Answer:

@@ -1,0 +1,123 @@
+"""Prove the checks against mistakes that nobody chose: every operator on every solution.
+
+    judged = judge("2.1")           # each generated mutant, and what became of it
+    print(table(judged))
+
+A mutant that passes is either a case that the exercise lacks, or no mistake at all. The latter stand in the lesson's
+`equivalents.py`, each with its reason; where such a line fits nothing that survives, it is out of date.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from course_lab.authoring import lessons
+from course_lab.authoring.operators import OPERATORS, Generated, generate
+from course_lab.authoring.operators.equivalent import Equivalent
+from course_lab.check import grade
+
+STORED = "generated.json"
+
+
+@dataclass(frozen=True)
+class Judged:
+    """One generated mutant of one exercise. got: the diagnosis, or "passed". reason: why passing is right, or ""."""
+
+    exercise: str
+    mutant: Generated
+    got: str
+    reason: str = ""
+
+    @property
+    def killed(self) -> bool:
+        return self.got != "passed"
+
+    @property
+    def survives(self) -> bool:
+        return not self.killed and not self.reason
+
+    def __str__(self) -> str:
+        line = self.mutant.code.splitlines()[self.mutant.line - 1].strip()
+        return f"{self.exercise}  {self.mutant.operator}  line {self.mutant.line}: {self.mutant.says}  |  {line}"
+
+
+def judge(number: str, *, every: int = 1, first: int = 0) -> list[Judged]:
+    """Grade the generated mutants of exercise `number`: all, or each `every`-th beginning with `first`."""
+    exercise, known = lessons.exercise(number), lessons.equivalents(number)
+    chosen = list(generate(lessons.solution(number)))[first::every]
+    return [_judged(exercise, mutant, known) for mutant in chosen]
+
+
+def _judged(exercise, mutant: Generated, known: Iterable[Equivalent]) -> Judged:
+    report = grade(exercise, mutant.code)
+    if report.diagnosis:
+        return Judged(exercise.number, mutant, report.diagnosis.code)
+    reason = next((one.reason for one in known if one.fits(mutant)), "")
+    return Judged(exercise.number, mutant, "passed", reason)
+
+
+def sample(every: int = 40) -> list[Judged]:
+    """A fixed part of all mutants, spread over exercises and operators."""
+    found, position = [], 0
+    for number in numbers():
+        mutants = len(list(generate(lessons.solution(number))))
+        found += judge(number, every=every, first=-position % every)
+        position += mutants
+    return found
+
+
+def numbers() -> list[str]:
+    """Every exercise of every lesson."""
+    return [exercise.number for lesson in lessons.all() for exercise in lesson.exercises]
+
+
+def counts(judged: Iterable[Judged]) -> dict[str, dict[str, list[int]]]:
+    """Exercise -> operator -> [made, killed, argued to be no mistake]."""
+    found: dict[str, dict[str, list[int]]] = {}
+    for one in judged:
+        row = found.setdefault(one.exercise, {}).setdefault(one.mutant.operator, [0, 0, 0])
+        for i, yes in enumerate((True, one.killed, bool(one.reason))):
+            row[i] += yes
+    return found
+
+
+def store(judged: Iterable[Judged], path: Path) -> None:
+    """Write the counts of these exercises into the file, beside those of others."""
+    known = stored(path)
+    known |= counts(judged)
+    text = json.dumps(dict(sorted(known.items(), key=_by_number)), indent=1)
+    path.write_text(text + "\n", encoding="utf-8")
+
+
+def _by_number(item: tuple[str, object]) -> tuple[int, ...]:
+    return tuple(int(part) for part in item[0].split("."))
+
+
+def stored(path: Path) -> dict[str, dict[str, list[int]]]:
+    """The counts that were stored; empty when there are none."""
+    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+
+
+def table(found: dict[str, dict[str, list[int]]]) -> str:
+    """Markdown: mutants made, killed and argued to be no mistake, by exercise and by operator."""
+    exercises, operators = Counter(), Counter()
+    for exercise, row in found.items():
+        for operator, numbers_ in row.items():
+            for i, count in enumerate(numbers_):
+                exercises[exercise, i] += count
+                operators[operator, i] += count
+    known = [name for name in OPERATORS if operators[name, 0]]
+    return "\n\n".join([_markdown("operator", known, operators), _markdown("exercise", list(found), exercises)])
+
+
+def _markdown(heading: str, keys: list[str], count: Counter) -> str:
+    rows = [f"| {heading} | made | killed | no mistake | left |", "|---|---:|---:|---:|---:|"]
+    total = [sum(count[key, i] for key in keys) for i in range(3)]
+    for key, numbers_ in [*((key, [count[key, i] for i in range(3)]) for key in keys), ("all", total)]:
+        made, killed, argued = numbers_
+        rows.append(f"| {key} | {made} | {killed} | {argued} | {made - killed - argued} |")
+    return "\n".join(rows)

@@ -1,0 +1,72 @@
+"""Mutation operators: what they make of a kernel, and that every generated mutant is killed or argued about."""
+
+import ast
+
+import pytest
+
+from course_lab.authoring import generated, lessons
+from course_lab.authoring.operators import OPERATORS, generate
+from course_lab.authoring.operators.equivalent import Equivalent
+
+SCALE = """\
+@triton.jit
+def scale_kernel(x_ptr, y_ptr, stride_xm, stride_ym, N, eps, BLOCK: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    cols = tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + row * stride_xm + cols, mask=cols < N, other=0.0).to(tl.float32)
+    tl.store(y_ptr + row * stride_ym + cols, x - eps, mask=cols < N)
+
+
+def scale(x, eps):  # ≈ a comment whose bytes are not its characters
+    M, N = x.shape
+    y = torch.empty_like(x)
+    block = triton.next_power_of_2(N)
+    scale_kernel[(M,)](x, y, x.stride(0), y.stride(0), N, eps, BLOCK=block)
+    return y
+"""
+
+
+def lines_of(operator):
+    """The changed lines of every mutant that an operator makes of SCALE."""
+    before = SCALE.splitlines()
+    made = [mutant.code.splitlines() for mutant in generate(SCALE) if mutant.operator == operator]
+    return [[line.strip() for line in after if line not in before] for after in made]
+
+
+@pytest.mark.parametrize(
+    "operator, line",
+    [
+        ("other-stride", "x = tl.load(x_ptr + row * stride_ym + cols, mask=cols < N, other=0.0).to(tl.float32)"),
+        ("drop-mask", "tl.store(y_ptr + row * stride_ym + cols, x - eps)"),
+        ("drop-other", "x = tl.load(x_ptr + row * stride_xm + cols, mask=cols < N).to(tl.float32)"),
+        ("off-by-one", "tl.store(y_ptr + row * stride_ym + cols, x - eps, mask=(cols <= N))"),
+        ("without-int64", "row = tl.program_id(0)"),
+        ("opposite-sign", "tl.store(y_ptr + row * stride_ym + cols, (x + (eps)), mask=cols < N)"),
+        ("fixed-number", "tl.store(y_ptr + row * stride_ym + cols, x - 1e-6, mask=cols < N)"),
+        ("other-host-size", "scale_kernel[(M,)](x, y, x.stride(-1), y.stride(0), N, eps, BLOCK=block)"),
+        ("grid-axis", "scale_kernel[(max(M - 1, 1),)](x, y, x.stride(0), y.stride(0), N, eps, BLOCK=block)"),
+        ("fixed-block", "block = 1024"),
+    ],
+)  # fmt: skip
+def test_an_operator_makes_its_mistake(operator, line):
+    assert [line] in lines_of(operator)
+
+
+def test_every_mutant_parses_says_what_it_is_and_occurs_once():
+    mutants = list(generate(SCALE))
+    assert len({mutant.code for mutant in mutants}) == len(mutants) > 30
+    for mutant in mutants:
+        assert ast.parse(mutant.code) and mutant.says and mutant.says.count("`") % 2 == 0
+        assert "≈" in mutant.code
+
+
+def test_every_operator_finds_work_in_the_solutions():
+    made = {mutant.operator for number in generated.numbers() for mutant in generate(lessons.solution(number))}
+    assert made == set(OPERATORS)
+
+
+def test_an_equivalent_is_found_by_operator_and_words():
+    mutant = next(one for one in generate(SCALE) if one.operator == "drop-other")
+    assert Equivalent("drop-other", "lanes of `x_ptr`", "never stored").fits(mutant)
+    assert not Equivalent("drop-other", "`w_ptr`", "never stored").fits(mutant)
+    assert not Equivalent("drop-mask", "`x_ptr`", "never stored").fits(mutant)
