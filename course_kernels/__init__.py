@@ -11,11 +11,6 @@ if _backend.triton is None:
 else:
     from contextlib import nullcontext as _importing_kernels
 
-    if _backend.dual_mode.env_interpret():  # a user's own TRITON_INTERPRET=1: numbers must be right there too
-        from gfxlab.engine import numerics as _numerics
-
-        _numerics.install()
-
 with _importing_kernels():
     from course_kernels import modules
     from course_kernels.activations import act_and_mul, activation, gelu_tanh_and_mul, silu_and_mul

@@ -8,27 +8,39 @@
 """
 
 import os
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 
 import torch
+
+from course_kernels import launch
 
 try:
     import triton
 except ImportError:  # no wheel for this platform, or not installed: everything runs on the reference
-    triton = dual_mode = None
-else:
-    from course_kernels import launch
+    triton = None
+
+try:
     from gfxlab.engine import dual_mode, target
+except ImportError as error:  # on a GPU nothing of it is missed
+    dual_mode = None
+    _missing = "gfxlab is not installed" if "gfxlab" in str(error.name) else f"gfxlab cannot be imported ({error})"
+else:
+    _missing = ""
 
     def _simulated_gpu() -> launch.Gpu | None:
         simulated = target.simulated()
         return launch.Gpu(simulated.arch, simulated.compute_units) if simulated else None
 
     launch.simulated_gpu = _simulated_gpu
+    if dual_mode.env_interpret():  # a user's own TRITON_INTERPRET=1: repaired and guarded, whoever launches
+        dual_mode.enable()
 
 CHOICES = ("auto", "triton", "torch")
 VARIABLE = "COURSE_KERNELS_BACKEND"
+_INSTALL = "install gfxlab (`pip install -e ./gfxlab`)"
 
 
 def _validated(name: str, source: str) -> str:
@@ -68,7 +80,7 @@ def use_backend(name: str) -> Iterator[None]:
 def current_backend() -> str:
     """ "triton" or "torch": what a call takes now, with its tensors on the GPU if there is one."""
     if _choice == "auto":
-        return "triton" if triton and (torch.cuda.is_available() or dual_mode.is_interpreting()) else "torch"
+        return "triton" if triton and (torch.cuda.is_available() or _interpreting()) else "torch"
     return _choice
 
 
@@ -80,11 +92,38 @@ def uses_triton(x: torch.Tensor) -> bool:
     """
     if _choice == "torch":
         return False
-    runs = triton is not None and (x.is_cuda or (x.device.type == "cpu" and dual_mode.is_interpreting()))
-    if _choice == "triton" and not runs:
-        reason = f"Triton runs on a GPU or interpreted, and x is on {x.device}" if triton else "triton is not installed"
-        raise RuntimeError(f'the backend is "triton" but {reason}; use set_backend("auto") for the PyTorch reference')
-    return runs
+    if x.is_cuda and triton:
+        return True
+    if x.device.type == "cpu" and _interpreting():
+        return True
+    if _choice == "triton":
+        raise RuntimeError(
+            f'the backend is "triton" but {_why_not(x)}; use set_backend("auto") for the PyTorch reference'
+        )
+    if triton and not dual_mode and not torch.compiler.is_compiling():
+        _warn_once()
+    return False
+
+
+def _interpreting() -> bool:
+    return dual_mode is not None and dual_mode.is_interpreting()
+
+
+def _why_not(x: torch.Tensor) -> str:
+    if not triton:
+        return "triton is not installed"
+    if not dual_mode and x.device.type == "cpu":
+        return f"x is on cpu and {_missing}, which interprets kernels there: {_INSTALL} or move x to a GPU"
+    return f"Triton runs on a GPU or interpreted, and x is on {x.device}"
+
+
+@cache
+def _warn_once() -> None:
+    warnings.warn(
+        f"tensors on the CPU take course_kernels' PyTorch reference, not its Triton kernels: {_missing}. "
+        f"To run the kernels here, {_INSTALL}; on a GPU they run without it.",
+        stacklevel=4,
+    )
 
 
 def info() -> dict[str, str | bool | None]:
@@ -95,5 +134,5 @@ def info() -> dict[str, str | bool | None]:
         "torch": torch.__version__,
         "triton": triton.__version__ if triton else None,
         "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
-        "interpreting": bool(triton) and dual_mode.is_interpreting(),
+        "interpreting": _interpreting(),
     }

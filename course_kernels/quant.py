@@ -170,8 +170,12 @@ def fp8_dtype(arch: str | None = None) -> torch.dtype:
         torch.float8_e4m3fnuz on gfx940 to gfx942, else torch.float8_e4m3fn; that too for None without a GPU.
 
     Raises:
+        TypeError: the architecture is no string.
         ValueError: the architecture has none.
     """
+    if arch is not None and not isinstance(arch, str):
+        name = f"gfx{arch}" if isinstance(arch, int) else "gfx942"
+        raise TypeError(f'arch must be a string, got {arch!r}; write fp8_dtype("{name}")')
     if arch is None:
         if not torch.cuda.is_available():
             return torch.float8_e4m3fn
@@ -202,9 +206,9 @@ def runs_kernel(x: torch.Tensor, dtype: torch.dtype) -> bool:
     """As `uses_triton`, but the reference stands in for fnuz where Triton 3.6 or 3.7 interprets: those lack it."""
     if not uses_triton(x):
         return False
-    if x.is_cuda or launch.simulated_gpu() or dtype != torch.float8_e4m3fnuz:
+    if x.is_cuda or dtype != torch.float8_e4m3fnuz or [*map(int, triton.__version__.split(".")[:2])] >= [3, 8]:
         return True
-    return [*map(int, triton.__version__.split(".")[:2])] >= [3, 8]
+    return not torch.compiler.is_compiling() and launch.simulated_gpu() is not None
 
 
 def _check_group_size(group_size: int) -> None:

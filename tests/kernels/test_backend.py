@@ -1,7 +1,10 @@
 """Who runs a call: the choice, its validation, and what importing the package does to a process."""
 
+import os
 import subprocess
 import sys
+import tempfile
+from pathlib import Path
 
 import pytest
 import torch
@@ -25,7 +28,11 @@ def not_interpreting(monkeypatch):
 def python(code: str, **environment: str) -> str:
     """What a fresh interpreter prints; no variable of ours or of Triton's is set unless given."""
     inherited = {"PATH": "/usr/bin:/bin", "PYTHONPATH": ":".join(filter(None, sys.path))}
-    result = subprocess.run([sys.executable, "-c", code], env=inherited | environment, capture_output=True, text=True)
+    with tempfile.NamedTemporaryFile("w", suffix=".py") as file:  # a kernel's source is read from its file
+        file.write(code)
+        file.flush()
+        command = [sys.executable, file.name]
+        result = subprocess.run(command, env=inherited | environment, capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
     return result.stdout.strip()
 
@@ -111,6 +118,87 @@ def test_the_users_interpreter_rounds_bfloat16_as_the_hardware_does():
     )
     x = torch.full((1,), 0.01, dtype=torch.bfloat16)
     assert python(code, TRITON_INTERPRET="1") == f"triton {(x + x * 0.004).item()}"
+
+
+USERS_KERNEL = """
+import torch, triton, triton.language as tl
+@triton.jit
+def row_sum(x_ptr, y_ptr, n, wanted, BLOCK: tl.constexpr):
+    offs = tl.arange(0, BLOCK)
+    mask = (offs < n) & (wanted > 0)
+    total = tl.sum(tl.load(x_ptr + offs, mask=mask, other=0.0))
+    tl.store(y_ptr + offs, total, mask=mask)
+def own():
+    x, y = torch.full((20,), 0.01, dtype=torch.bfloat16), torch.zeros(20)
+    row_sum[(1,)](x, y, 20, 1, BLOCK=32)
+    return round(y[19].item(), 3)
+"""
+
+
+@pytest.mark.parametrize("imported", ["first", "last"])
+def test_a_users_own_kernel_is_interpreted_rightly_beside_ours(imported):
+    """A block's mask and a scalar's condition: the stock interpreter of Triton 3.9 refuses the mask that they give."""
+    ours = "import torch, course_kernels as ck\nassert ck.softmax(torch.ones(3, 40)).sum().round() == 3\n"
+    code = ours + USERS_KERNEL if imported == "first" else USERS_KERNEL + ours
+    assert python(code + "print(own())", TRITON_INTERPRET="1") == "0.2"
+
+
+def test_under_the_users_interpreter_every_launch_is_guarded():
+    code = USERS_KERNEL + (
+        "import course_kernels\n"
+        "try:\n    row_sum[(1,)](torch.ones(20), torch.zeros(20), 21, 1, BLOCK=32)\n"
+        "except IndexError as error:\n    print(error)"
+    )
+    assert "reads element 20 of x_ptr, past the end of its 20 elements" in python(code, TRITON_INTERPRET="1")
+
+
+def test_a_part_of_the_kernels_tests_passes_under_the_users_interpreter():
+    """Nobody calls `gfxlab.enable()` there. `make compat` runs all of them so, on every supported Triton."""
+    if dual_mode.env_interpret():
+        pytest.skip("they run so here")
+    here = Path(__file__).parent
+    files = [str(here / f"test_{family}.py") for family in ("vector_add", "softmax", "paged_attention")]
+    command = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", *files]
+    environment = {**os.environ, "TRITON_INTERPRET": "1"}
+    result = subprocess.run(command, env=environment, capture_output=True, text=True, cwd=here.parents[1])
+    assert result.returncode == 0, result.stdout[-3000:]
+
+
+HIDE_GFXLAB = "import sys\nsys.modules['gfxlab'] = None\n"
+
+
+@pytest.mark.parametrize("environment", [{}, {"TRITON_INTERPRET": "1"}], ids=["plain", "interpreting"])
+def test_without_gfxlab_cpu_tensors_take_the_reference_with_one_warning(environment):
+    code = HIDE_GFXLAB + (
+        "import torch, warnings, course_kernels as ck\n"
+        "x = torch.randn(4, 8, requires_grad=True)\n"
+        "with warnings.catch_warnings(record=True) as seen:\n"
+        "    warnings.simplefilter('always')\n"
+        "    y = ck.silu_and_mul(ck.rms_norm(x, torch.ones(8)))\n"
+        "    torch.compile(ck.softmax, backend='eager', fullgraph=True)(x.detach())\n"
+        "    ck.quant_fp8_per_token(x.detach(), torch.float8_e4m3fnuz)\n"
+        "y.sum().backward()\n"
+        "print(ck.current_backend(), ck.info()['interpreting'], tuple(x.grad.shape), len(seen))\n"
+        "print(seen[0].category.__name__, seen[0].filename == __file__, seen[0].message)\n"
+        "try:\n    ck.set_backend('triton'), ck.silu_and_mul(x)\nexcept RuntimeError as error:\n    print(error)\n"
+    )
+    ran, warning, refusal = python(code, **environment).splitlines()
+    assert ran == "torch False (4, 8) 1"
+    assert warning.startswith("UserWarning True tensors on the CPU") and "gfxlab is not installed" in warning
+    assert "PyTorch reference" in warning and "pip install" in warning
+    assert "gfxlab is not installed" in refusal and "move x to a GPU" in refusal
+
+
+def test_without_gfxlab_and_without_triton_nobody_is_warned():
+    code = (
+        HIDE_TRITON
+        + HIDE_GFXLAB
+        + (
+            "import torch, warnings\nwarnings.simplefilter('error')\n"
+            "import course_kernels as ck\nprint(ck.softmax(torch.zeros(1, 2)).tolist())"
+        )
+    )
+    assert python(code) == "[[0.5, 0.5]]"
 
 
 HIDE_TRITON = """

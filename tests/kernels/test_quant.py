@@ -319,6 +319,11 @@ def test_fp8_of_this_machine(device):
     assert q.dtype == fp8_dtype()
 
 
+def test_an_architecture_is_a_string():
+    with pytest.raises(TypeError, match=r'arch must be a string, got 942; write fp8_dtype\("gfx942"\)'):
+        fp8_dtype(942)
+
+
 @pytest.mark.parametrize(
     ("arch", "dtype", "message"),
     [
