@@ -14,12 +14,22 @@ import torch
 
 
 @dataclass(frozen=True)
+class Tolerance:
+    """An element is right when |got - expected| <= atol + rtol * |expected|."""
+
+    atol: float
+    rtol: float
+
+
+@dataclass(frozen=True)
 class Case:
     """One named property of a right answer, shown as one tick.
 
     name: what the case is about, in the learner's words ("row width not a power of two").
     make: takes a seeded `torch.Generator` and returns the tuple of arguments for the entry (tensors, numbers, None).
     atol, rtol: an element is right when |got - expected| <= atol + rtol * |expected|.
+    tolerances: one for each output (those returned, then those written in place), where they do not share one.
+    again: the entry is called a second time, on another draw of `make`: equal shapes, other numbers.
     why: where the tolerance comes from, or what the case is there to catch; for authors.
     """
 
@@ -28,6 +38,12 @@ class Case:
     atol: float
     rtol: float
     why: str = ""
+    tolerances: tuple[Tolerance, ...] = ()
+    again: bool = False
+
+    def tolerance(self, output: int) -> Tolerance:
+        """That of one output."""
+        return self.tolerances[output] if self.tolerances else Tolerance(self.atol, self.rtol)
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from course_lab.authoring.exercise import Exercise
 from course_lab.check import client
 from course_lab.check.protocol import Job
 from course_lab.check.sentences import ALIKE, Diagnosis
-from course_lab.check.verdict import CaseRun, close, compare, numbers
+from course_lab.check.verdict import CaseRun, compare
 
 VAGUE = frozenset(
     {"unknown", "constant-factor", "row-factor", "half-accumulation"}
@@ -63,10 +63,10 @@ def _same(outputs: Sequence[Sequence[torch.Tensor]], runs: list[CaseRun]) -> boo
 def _same_case(outputs: Sequence[torch.Tensor], run: CaseRun) -> bool:
     if len(outputs) != len(run.outputs):
         return False
-    case, right = run.case, []
-    for mistaken, got, expected, dtype in zip(outputs, run.outputs, run.expected, run.dtypes):
-        verdict = compare(expected, mistaken, case.atol, case.rtol, dtype)
-        if verdict.problem or not close(numbers(got), numbers(mistaken), case.atol, case.rtol).all():
+    right = []
+    for mistaken, comparison, expected, dtype in zip(outputs, run.comparisons, run.expected, run.dtypes):
+        verdict = compare(expected, mistaken, comparison.tolerance, dtype)
+        if verdict.problem or not comparison.close(comparison.got, verdict.got, times=2).all():
             return False
         right.append(verdict.right)
     return not all(right)

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from course_lab.authoring.spread import is_spread
 from course_lab.check import answer, guard
 from course_lab.check.evidence import Evidence
 from course_lab.check.protocol import Change, Definition, Job, Problem, Seen, read, wire
@@ -35,9 +36,13 @@ def run_cases(payload: dict[str, Any]) -> Iterator[dict[str, Any]]:
     yield wire(definition)
     if entry is None:
         return
+    kept: list[tuple[torch.Tensor, bytes]] = []  # what the call before returned
     for number, args in enumerate(job.cases):
         print(f"{CASE_MARK}{number}", flush=True)
-        yield wire(_run_case(entry, args, job))
+        seen = _run_case(entry, args, job)
+        yield wire(replace(seen, stale=any(_bits(tensor) != bits for tensor, bits in kept)))
+        returned = seen.outputs[: len(seen.outputs) - len(job.inplace)]
+        kept = [(tensor, _bits(tensor)) for tensor in returned]
 
 
 def start(payload: dict[str, Any]) -> Job:
@@ -95,7 +100,7 @@ def define(job: Job) -> tuple[Definition, Callable | None]:
 
 
 def _run_case(entry: Callable, args: tuple, job: Job) -> Seen:
-    placed = [guard.place(a, device=job.device) if isinstance(a, torch.Tensor) else a for a in args]
+    placed = [guard.place(a, device=job.device) if _guardable(a) else a for a in args]
     given = [a.tensor if isinstance(a, guard.Guarded) else a for a in placed]
     before = [_bits(a) for a in given]
     problem, result = None, None
@@ -123,6 +128,10 @@ def _run_case(entry: Callable, args: tuple, job: Job) -> Seen:
         damaged=any(g.damage() for g in guarded),
         modified=tuple(_change(i, a, before[i], evidence) for i, a in enumerate(given) if _bits(a) != before[i]),
     )
+
+
+def _guardable(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and not is_spread(value)  # margins would be filled: all of the gaps too
 
 
 def _engine(simulate: str) -> contextlib.AbstractContextManager:

@@ -20,7 +20,7 @@ import torch
 from course_lab.authoring.exercise import Exercise
 from course_lab.check import answer
 from course_lab.check.sentences import Diagnosis, diagnosis, plain_exception
-from course_lab.check.verdict import CaseRun, close, fresh, numbers
+from course_lab.check.verdict import CaseRun, Comparison, close, fresh, numbers
 from gfxlab.engine.hooks import format_program
 
 
@@ -145,6 +145,10 @@ def input_modified(facts: Facts) -> Diagnosis | None:
     return None
 
 
+def result_reused(facts: Facts) -> Diagnosis | None:
+    return diagnosis("result-reused") if any(run.seen and run.seen.stale for run in facts.failing) else None
+
+
 def too_many_launches(facts: Facts) -> Diagnosis | None:
     for run in facts.failing:
         if run.too_many_launches:
@@ -170,7 +174,7 @@ def _reproduces(formula: Callable[..., Any], run: CaseRun) -> bool:
         return False
     for tensor, comparison in zip(results, run.comparisons, strict=False):
         guess = numbers(tensor)
-        if guess.shape != comparison.got.shape or not close(guess, comparison.got, run.case.atol, run.case.rtol).all():
+        if guess.shape != comparison.got.shape or not comparison.close(guess, comparison.got, times=2).all():
             return False
     return True
 
@@ -185,6 +189,8 @@ def faults(facts: Facts) -> Diagnosis | None:
         return None
     fault = (stores or seen)[0]
     about = {"program": format_program(fault.program), "tensor": fault.tensor, "line": fault.line}
+    if fault.first_element <= -(1 << 28):
+        return diagnosis("missing-int64", element=fault.first_element, **about)
     if 0 <= fault.first_element < fault.size:  # illegal only where rows have gaps between them
         return diagnosis("between-rows", **about)
     # a load may come from a tensor with gaps, which ends beyond its size
@@ -290,14 +296,15 @@ def nondeterministic(facts: Facts) -> Diagnosis | None:
 # ---- what the numbers look like ------------------------------------------------------------------------------------
 
 
-def _everywhere(test: Callable[[np.ndarray, np.ndarray, CaseRun], Any], facts: Facts) -> Any:
+def _everywhere(test: Callable[[Comparison], Any], facts: Facts) -> Any:
     """The result of `test` on the first wrong output, if it is truthy for every wrong output of every wrong case."""
-    results = [test(c.expected, c.got, run) for run in facts.wrong for c in run.comparisons if not c.right]
+    results = [test(c) for run in facts.wrong for c in run.comparisons if not c.right]
     return results[0] if results and all(results) else None
 
 
 def transposed(facts: Facts) -> Diagnosis | None:
-    def test(expected, got, run):
+    def test(comparison):
+        expected, got = comparison.expected, comparison.got
         if expected.ndim != 2 or min(expected.shape) < 2:
             return False
         rows, cols = expected.shape
@@ -306,20 +313,20 @@ def transposed(facts: Facts) -> Diagnosis | None:
         once = legal & (np.bincount(offsets.reshape(-1))[offsets] == 1)
         e, g = expected.reshape(-1), got.reshape(-1)
         pairs = [(e[offsets[legal]], got[legal]), (expected[once], g[offsets[once]]), (expected.T.reshape(-1), g)]
-        return any(len(one) >= 4 and close(one, other, run.case.atol, run.case.rtol).all() for one, other in pairs)
+        return any(len(one) >= 4 and comparison.close(one, other).all() for one, other in pairs)
 
     return diagnosis("swapped-strides") if _everywhere(test, facts) else None
 
 
 def shifted(facts: Facts) -> Diagnosis | None:
-    def test(expected, got, run):
-        e, g = expected.reshape(-1), got.reshape(-1)
-        wrong = np.flatnonzero(~close(e, g, run.case.atol, run.case.rtol))
+    def test(comparison):
+        e, g = comparison.expected.reshape(-1), comparison.got.reshape(-1)
+        wrong = np.flatnonzero(comparison.wrong)
         middle = int(wrong[len(wrong) // 2])
         for j in np.flatnonzero(e == g[middle])[:8]:
             k = middle - int(j)
             there, here = (e[:-k], g[k:]) if k > 0 else (e[-k:], g[:k])
-            if k and len(here) >= 8 and close(there, here, run.case.atol, run.case.rtol).all():
+            if k and len(here) >= 8 and comparison.close(there, here).all():
                 return k
         return 0
 
@@ -327,14 +334,17 @@ def shifted(facts: Facts) -> Diagnosis | None:
     return diagnosis("shifted", shift=abs(shift)) if shift else None
 
 
-def _factor(expected: np.ndarray, got: np.ndarray, run: CaseRun) -> float:
+def _factor(comparison: Comparison, row: slice | int = slice(None)) -> float:
     """The constant that the output is off by, 0.0 when there is none."""
-    usable = np.isfinite(got) & np.isfinite(expected) & (np.abs(expected) > 10 * run.case.atol + 1e-12)
+    width = comparison.expected.shape[-1:]
+    expected = comparison.expected.reshape(-1, *width)[row]
+    got = comparison.got.reshape(-1, *width)[row]
+    usable = np.isfinite(got) & np.isfinite(expected) & (np.abs(expected) > 10 * comparison.tolerance.atol + 1e-12)
     if usable.sum() < 3 or not np.isfinite(got).all():
         return 0.0
     factor = float(np.median(got[usable] / expected[usable]))
-    plain = bool(close(expected * factor, got, 2 * run.case.atol, 2 * run.case.rtol).all())
-    return factor if plain and factor != 0.0 and not close(expected, got, run.case.atol, run.case.rtol).all() else 0.0
+    plain = bool(comparison.close(expected * factor, got, times=2).all())
+    return factor if plain and factor != 0.0 and not comparison.close(expected, got).all() else 0.0
 
 
 def constant_factor(facts: Facts) -> Diagnosis | None:
@@ -343,17 +353,19 @@ def constant_factor(facts: Facts) -> Diagnosis | None:
 
 
 def row_factor(facts: Facts) -> Diagnosis | None:
-    def test(expected, got, run):
-        if expected.ndim < 2 or expected.shape[-1] < 3:
+    def test(comparison):
+        shape = comparison.expected.shape
+        if len(shape) < 2 or shape[-1] < 3:
             return False
-        rows = zip(expected.reshape(-1, expected.shape[-1]), got.reshape(-1, got.shape[-1]), strict=True)
-        return all(close(e, g, run.case.atol, run.case.rtol).all() or _factor(e, g, run) for e, g in rows)
+        wrong = np.flatnonzero(comparison.wrong.reshape(-1, shape[-1]).any(axis=1))
+        return all(_factor(comparison, int(row)) for row in wrong)
 
     return diagnosis("row-factor") if _everywhere(test, facts) else None
 
 
 def nearly(facts: Facts) -> Diagnosis | None:
-    def test(expected, got, run):
+    def test(comparison):
+        expected, got = comparison.expected, comparison.got
         finite = np.isfinite(expected)
         if expected.dtype.kind != "f" or not np.isfinite(got[finite]).all() or not finite.any():
             return False
@@ -392,6 +404,7 @@ RULES = (
     torch_result,
     wrong_form,
     input_modified,
+    result_reused,
     too_many_launches,
     suspects,
     transposed,

@@ -10,6 +10,7 @@ from dataclasses import replace
 import numpy as np
 import torch
 
+from course_lab.authoring.spread import untouched
 from course_lab.check.protocol import Event, FaultSeen, LaunchSeen, Overlap, Program
 from gfxlab.engine import hooks
 
@@ -66,7 +67,7 @@ class Evidence:
         owner = self._writers.get((tensor.untyped_storage().data_ptr(), tensor.element_size()))
         if owner is None:
             return None
-        numbers = torch.from_numpy(owner).as_strided(tensor.shape, tensor.stride(), tensor.storage_offset())
+        numbers = torch.from_numpy(owner).as_strided(tensor.shape, tensor.stride(), tensor.storage_offset()) - 1
         return numbers.contiguous() if bool((numbers >= 0).any()) else None
 
     # ---- inside
@@ -83,15 +84,15 @@ class Evidence:
         storage = tensor.untyped_storage()
         key = storage.data_ptr(), tensor.element_size()
         if key not in self._writers:
-            self._writers[key] = np.full(storage.nbytes() // tensor.element_size(), -1, np.int32)
+            self._writers[key] = _owners(storage.nbytes() // tensor.element_size())
         owner = self._writers[key]
         where = access.elements[access.mask] + tensor.storage_offset()
         event = self.events.setdefault(Event(len(self.launches) - 1, access.program, access.line), len(self.events))
         if access.kind == "store":
-            self._note_overlap(owner[where], event, access)
+            self._note_overlap(owner[where] - 1, event, access)
             before = self._stored.get(access.program, 0)
             self._stored[access.program] = hash((before, access.tensor, access.elements[access.mask].tobytes()))
-        owner[where] = event
+        owner[where] = event + 1
 
     def _note_overlap(self, earlier: np.ndarray, event: int, access: hooks.Access) -> None:
         """Remember the first element that two programs of one launch stored."""
@@ -104,3 +105,8 @@ class Evidence:
                 element = int(access.elements[access.mask][earlier == number][0])
                 self.overlap = Overlap(access.tensor, element, access.line, (before.program, access.program))
                 return
+
+
+def _owners(count: int) -> np.ndarray:
+    """For each element one more than the number of an event, 0 for none; memory is taken where it is touched."""
+    return np.frombuffer(untouched(4 * count), np.int32, count)

@@ -16,7 +16,8 @@ from typing import Any
 
 import torch
 
-from course_lab.authoring.exercise import Exercise
+from course_lab.authoring.exercise import Case, Exercise
+from course_lab.authoring.spread import is_spread
 from course_lab.check import alike, answer, client, instruments, simulated
 from course_lab.check.child import CASE_MARK
 from course_lab.check.client import Attempt
@@ -152,7 +153,14 @@ def _report(exercise: Exercise, code: str, runs: list[CaseRun], found: Diagnosis
 
 def make_runs(exercise: Exercise) -> list[CaseRun]:
     """Inputs and expected outputs of every case, the same at every call."""
-    return [_make_run(exercise, case) for case in exercise.cases]
+    return [_make_run(exercise, call) for case in exercise.cases for call in _calls(case)]
+
+
+def _calls(case: Case) -> Iterator[Case]:
+    """The case, and where the exercise wants it a second call of it: another name is another draw."""
+    yield case
+    if case.again:
+        yield replace(case, name=f"{case.name}, called again")
 
 
 def _make_run(exercise: Exercise, case) -> CaseRun:
@@ -264,7 +272,7 @@ def _run_on_gpu(exercise: Exercise, code: str, runs: list[CaseRun]) -> list[Case
     again = [
         replace(run, seen=None, engine="gpu", case=replace(run.case, name=f"{run.case.name}, on {gpu.name}"))
         for run in runs
-        if gpu and run.passed
+        if gpu and run.passed and not any(isinstance(a, torch.Tensor) and is_spread(a) for a in run.args)
     ]
     if not again:
         return []

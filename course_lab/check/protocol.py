@@ -18,6 +18,8 @@ from typing import Any
 
 import torch
 
+from course_lab.authoring.spread import is_spread, spread
+
 Program = tuple[int, int, int]
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
@@ -129,6 +131,7 @@ class Seen:
     returned: in words.  outputs: the tensors returned, then the arguments that were to be written.  writers: for each
     output the number of the event that stored each element last (-1: none), None when no kernel wrote to it.
     wrong: what the simulator found dubious, in sentences.  damaged: memory beside a tensor was overwritten.
+    stale: this call changed what the call before had returned.
     """
 
     problem: Problem | None = None
@@ -141,6 +144,7 @@ class Seen:
     wrong: tuple[str, ...] = ()
     faults: tuple[FaultSeen, ...] = ()
     damaged: bool = False
+    stale: bool = False
     modified: tuple[Change, ...] = ()
 
 
@@ -148,6 +152,8 @@ def wire(value: Any) -> Any:
     """A message as plain dicts and tuples."""
     if dataclasses.is_dataclass(value):
         return {field.name: wire(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if isinstance(value, torch.Tensor) and is_spread(value):
+        return {"spread": value.contiguous(), "stride": value.stride()}
     if isinstance(value, (tuple, list)):
         return type(value)(wire(item) for item in value)
     return value
@@ -160,7 +166,7 @@ def read(kind: Any, value: Any, text: Callable[[str], str] = str) -> Any:
         ProtocolError: it is not.
     """
     if kind is Any:
-        return value
+        return _read_argument(value)
     if dataclasses.is_dataclass(kind):
         return _read_fields(kind, value, text)
     origin, inner = typing.get_origin(kind), typing.get_args(kind)
@@ -171,6 +177,10 @@ def read(kind: Any, value: Any, text: Callable[[str], str] = str) -> Any:
     if type(value) is kind or (isinstance(kind, type) and issubclass(kind, torch.Tensor) and isinstance(value, kind)):
         return text(value) if kind is str else value
     raise ProtocolError(f"{type(value).__name__} in place of {getattr(kind, '__name__', kind)}")
+
+
+def _read_argument(value: Any) -> Any:
+    return spread(value["spread"], value["stride"]) if isinstance(value, dict) and "spread" in value else value
 
 
 def clean(text: str) -> str:

@@ -203,6 +203,8 @@ def _details(run: CaseRun, code: str, full: bool) -> list[str]:
         lines.append(run.seen.faults[0].message.partition(". ")[0])
     if run.seen.damaged:
         lines.append("memory beside a tensor was overwritten")
+    if run.seen.stale:
+        lines.append("the result of the call before was changed")
     if run.modified:
         lines.append(f"argument {run.modified[0].position + 1} was changed")
     if run.needs_kernel and not run.own_launches:

@@ -20,6 +20,8 @@ SENTENCES = {
     "no-kernel": "No Triton kernel of yours ran: PyTorch did the work. Write a @triton.jit function and launch it.",
     "torch-result": "Your kernel ran, but the tensor that you return was made by PyTorch. Let the kernel write it.",
     "not-launched": "{kernel} is defined but never launched. What goes into the square brackets of a launch?",
+    "result-reused": "This call changed what the call before had returned. Each result needs memory of its own: "
+    "where is the output allocated, and how often?",
     "too-many-launches": "{got} kernels were launched for one call, and {allowed} must do. What can share one pass?",
     "wrong-type": "{entry} must return {wanted}, and it returned {got}.",
     "wrong-shape": "{output} must have the shape {wanted}, and it has {got}.",
@@ -31,6 +33,8 @@ SENTENCES = {
     "Its block is longer than what is left: which lanes may read?",
     "out-of-bounds": "Line {line} of program {program} reaches element {element} of {tensor}, which has {size}. "
     "Look at how its offsets are computed.",
+    "missing-int64": "Line {line} of program {program} reaches element {element} of {tensor}: the offset went past "
+    "2^31 and wrapped around. In how many bits is a row's number multiplied by its stride?",
     "between-rows": "Line {line} of program {program} reaches between the rows of {tensor}: "
     "they lie further apart than they are long. Which number says how far?",
     "program-id-unused": "Programs {first} and {second} wrote the same elements. "
@@ -65,6 +69,8 @@ ALIKE = {
     "missing-store-mask": "Where a block is longer than what is left, which lanes may write?",
     "missing-load-mask": "Where a block is longer than what is left, which lanes may read?",
     "missing-other": "Which value do masked lanes hold, and does it reach the result?",
+    "missing-int64": "Line {line} of program {program} reaches element {element} of {tensor}: the offset went past "
+    "2^31 and wrapped around. In how many bits is a row's number multiplied by its stride?",
     "between-rows": "Rows may lie further apart than they are long. Which number says how far?",
     "program-id-unused": "What must differ between two programs, and is every axis of the grid in the offsets?",
     "overlapping-programs": "Where should the block of the second program begin?",

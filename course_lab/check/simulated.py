@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
+from course_lab.authoring.spread import is_spread
 from course_lab.check import answer, client
 from course_lab.check.protocol import Job
 from course_lab.check.sentences import Diagnosis, diagnosis
@@ -66,17 +67,21 @@ def _smallest(runs: list[CaseRun]) -> list[CaseRun]:
     """The smallest case of each dtype, the narrowest dtype first: there the rounding is."""
     first: dict[torch.dtype, CaseRun] = {}
     for run in sorted((run for run in runs if run.needs_kernel and run.own_launches), key=_bytes):
-        if _bytes(run) <= _MOST_BYTES:
+        if _bytes(run) <= _MOST_BYTES and not any(map(is_spread, _tensors(run))):
             first.setdefault(_dtype(run), run)
     return sorted(first.values(), key=lambda run: _dtype(run).itemsize)[:_MOST_CASES]
 
 
 def _bytes(run: CaseRun) -> int:
-    return sum(value.nbytes for value in run.args if isinstance(value, torch.Tensor))
+    return sum(tensor.nbytes for tensor in _tensors(run))
+
+
+def _tensors(run: CaseRun) -> list[torch.Tensor]:
+    return [value for value in run.args if isinstance(value, torch.Tensor)]
 
 
 def _dtype(run: CaseRun) -> torch.dtype:
-    dtypes = [value.dtype for value in run.args if isinstance(value, torch.Tensor)]
+    dtypes = [tensor.dtype for tensor in _tensors(run)]
     return next((dtype for dtype in dtypes if dtype.is_floating_point), dtypes[0] if dtypes else torch.float32)
 
 

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from course_lab.authoring.exercise import Case
+from course_lab.authoring.exercise import Case, Tolerance
+from course_lab.authoring.spread import is_spread, spread
 from course_lab.check.protocol import Change, Event, LaunchSeen, Seen
 from gfxlab import transport
 from gfxlab.sandbox import Outcome
@@ -26,6 +27,7 @@ class Comparison:
     expected: np.ndarray
     got: np.ndarray
     wrong: np.ndarray
+    tolerance: Tolerance
     problem: str | None = None
     wanted: str = ""
     received: str = ""
@@ -39,21 +41,25 @@ class Comparison:
         """Index of the first wrong element."""
         return tuple(int(i) for i in np.unravel_index(int(np.argmax(self.wrong)), self.wrong.shape))
 
+    def close(self, expected: np.ndarray, got: np.ndarray, times: float = 1.0) -> np.ndarray:
+        """Where other numbers are within this output's tolerance, or so many times that."""
+        return close(expected, got, times * self.tolerance.atol, times * self.tolerance.rtol)
 
-def compare(expected: torch.Tensor, got: torch.Tensor, atol: float, rtol: float, dtype: torch.dtype) -> Comparison:
-    """Compare element by element: |got - expected| <= atol + rtol * |expected|; NaN matches NaN, inf the same inf.
+
+def compare(expected: torch.Tensor, got: torch.Tensor, tolerance: Tolerance, dtype: torch.dtype) -> Comparison:
+    """Compare element by element, within the tolerance; NaN matches NaN, infinity the same infinity.
 
     dtype: the dtype that `got` must have.
     """
     nothing = np.zeros(0)
     if got.shape != expected.shape:
         shapes = str(tuple(expected.shape)), str(tuple(got.shape))
-        return Comparison(nothing, nothing, nothing.astype(bool), "wrong-shape", *shapes)
+        return Comparison(nothing, nothing, nothing.astype(bool), tolerance, "wrong-shape", *shapes)
     if got.dtype != dtype:
         dtypes = str(dtype).removeprefix("torch."), str(got.dtype).removeprefix("torch.")
-        return Comparison(nothing, nothing, nothing.astype(bool), "wrong-dtype", *dtypes)
+        return Comparison(nothing, nothing, nothing.astype(bool), tolerance, "wrong-dtype", *dtypes)
     e, g = numbers(expected), numbers(got)
-    return Comparison(e, g, ~close(e, g, atol, rtol))
+    return Comparison(e, g, ~close(e, g, tolerance.atol, tolerance.rtol), tolerance)
 
 
 def numbers(tensor: torch.Tensor) -> np.ndarray:
@@ -72,7 +78,11 @@ def close(expected: np.ndarray, got: np.ndarray, atol: float, rtol: float) -> np
 
 def fresh(args: tuple[Any, ...]) -> list[Any]:
     """Copies of the arguments of a case, strides kept, that may be written."""
-    return [transport.with_strides(a, a.stride()) if isinstance(a, torch.Tensor) else a for a in args]
+    return [_copy(a) if isinstance(a, torch.Tensor) else a for a in args]
+
+
+def _copy(tensor: torch.Tensor) -> torch.Tensor:
+    return spread(tensor, tensor.stride()) if is_spread(tensor) else transport.with_strides(tensor, tensor.stride())
 
 
 @dataclass
@@ -108,8 +118,8 @@ class CaseRun:
         """One for each output; empty when the number of outputs is wrong or the call failed."""
         if not self.seen or self.seen.problem or len(self.outputs) != len(self.expected):
             return []
-        together = zip(self.expected, self.outputs, self.dtypes, strict=True)
-        return [compare(e, g, self.case.atol, self.case.rtol, dtype) for e, g, dtype in together]
+        together = enumerate(zip(self.expected, self.outputs, self.dtypes, strict=True))
+        return [compare(e, g, self.case.tolerance(i), dtype) for i, (e, g, dtype) in together]
 
     @property
     def values_right(self) -> bool:
@@ -155,7 +165,7 @@ class CaseRun:
 
     @property
     def passed(self) -> bool:
-        if not self.values_right or self.seen.faults or self.seen.damaged or self.modified:
+        if not self.values_right or self.seen.faults or self.seen.damaged or self.seen.stale or self.modified:
             return False
         if self.needs_kernel and (not self.own_launches or self.made_by_torch):
             return False

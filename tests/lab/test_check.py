@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import pytest
 import torch
-from small_exercises import COPY, DOUBLE, DOUBLE_SOLUTION, DOUBLE_STUB, IN_PLACE, IN_PLACE_SOLUTION, SOLUTIONS
+from small_exercises import COPY, DOUBLE, DOUBLE_SOLUTION, DOUBLE_STUB, HINTS, IN_PLACE, IN_PLACE_SOLUTION, SOLUTIONS
 
-from course_lab.authoring.exercise import Case, Exercise
+from course_lab.authoring.exercise import Case, Exercise, Tolerance
+from course_lab.authoring.spread import spread
 from course_lab.check import ExerciseFailed, Report, client, grade, grading
 from gfxlab.engines import Gpu
 
@@ -285,3 +286,59 @@ def test_too_many_launches_and_a_grid_of_two_axes():
     )
     report = grade(COPY, twice)
     assert report.diagnosis.code == "too-many-launches" and "2 kernels" in report.diagnosis.sentence
+
+
+# ---- cases of other kinds --------------------------------------------------------------------------------------------
+
+
+def test_a_second_call_has_other_numbers_and_leaves_the_first_result():
+    twice = replace(DOUBLE, cases=(replace(DOUBLE.cases[0], name="once", again=True),))
+    assert [case.name for case in grade(twice, DOUBLE_SOLUTION).cases] == ["once", "once, called again"]
+    cached = "KEPT = {}\n" + edited(("y = torch.empty_like(x)", "y = KEPT.setdefault(len(x), torch.empty_like(x))"))
+    report = grade(twice, cached)
+    assert [case.passed for case in report.cases] == [True, False]
+    assert report.diagnosis.code == "result-reused" and "the result of the call before was changed" in str(report)
+    stale = "KEPT = {}\n" + edited(
+        ("    y = torch", "    if len(x) in KEPT:\n        return KEPT[len(x)]\n    y = torch"),
+        ("    return y\n", "    KEPT[len(x)] = y\n    return y\n"),
+    )
+    assert not grade(twice, stale.replace("return KEPT[len(x)]\n    return y", "return y")).passed
+
+
+def test_each_output_may_have_a_tolerance_of_its_own():
+    coarse, fine = Tolerance(1.0, 0.0), Tolerance(1e-6, 0.0)
+    pair = Exercise("91.7", "t", 1, 1, "pair", lambda x: (x, x), DOUBLE.cases, HINTS)
+    code = edited(("def double(x)", "def pair(x)"), ("x * 2", "x + 0.5"), ("    return y", "    return y, y.clone()"))
+    cases = tuple(replace(case, tolerances=(coarse, fine)) for case in DOUBLE.cases[:1])
+    finished = replace(pair, cases=cases, torch_may_finish=True)
+    assert "output 2" in str(grade(finished, code)) and "of output 1" not in str(grade(finished, code))
+
+
+WIDE = Exercise(
+    "91.5",
+    "Rows far apart",
+    1,
+    5,
+    "first",
+    lambda x: x[:, :8].clone(),
+    (Case("three rows", lambda g: (spread(torch.randn(3, 8, generator=g).half(), (1 << 30, 1)),), 0.0, 0.0),),
+    HINTS,
+)
+WIDE_SOLUTION = """\
+@triton.jit
+def first_kernel(x_ptr, y_ptr, stride_xm):
+    row, cols = tl.program_id(0).to(tl.int64), tl.arange(0, 8)
+    tl.store(y_ptr + row * 8 + cols, tl.load(x_ptr + row * stride_xm + cols))
+
+
+def first(x):
+    y = torch.empty((3, 8), dtype=x.dtype)
+    first_kernel[(3,)](x, y, x.stride(0))
+    return y
+"""
+
+
+def test_rows_may_be_further_apart_than_32_bits_can_count():
+    assert grade(WIDE, WIDE_SOLUTION).passed
+    report = grade(WIDE, WIDE_SOLUTION.replace(".to(tl.int64)", ""))
+    assert report.diagnosis.code == "missing-int64" and "Line 4" in report.diagnosis.sentence, report

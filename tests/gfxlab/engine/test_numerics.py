@@ -9,6 +9,7 @@ from pathlib import Path
 import number_probes
 import pytest
 import torch
+import triton
 import triton.language as tl
 from triton.runtime import interpreter
 
@@ -82,3 +83,15 @@ def test_the_table_of_types_that_is_made_once_is_tritons(dtype):
     for kind in (dtype, pointer, tl.block_type(dtype, [4]), tl.block_type(pointer, [4])):
         assert numerics._np_dtype(kind) == numerics._stock_np_dtype(kind) == interpreter._get_np_dtype(kind)
     assert interpreter._get_np_dtype is numerics._np_dtype
+
+
+def test_integers_wrap_as_they_do_compiled():
+    @triton.jit
+    def hash_kernel(y_ptr):
+        i = tl.arange(0, 8)
+        tl.store(y_ptr + i, (i + 1) * 1664525 * 1013904223)
+
+    y = torch.zeros(8, dtype=torch.int32)
+    hash_kernel[(1,)](y)
+    wrapped = [(i + 1) * 1664525 * 1013904223 % (1 << 32) for i in range(8)]
+    assert y.tolist() == [n - (1 << 32) * (n >= 1 << 31) for n in wrapped]
