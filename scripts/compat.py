@@ -41,9 +41,11 @@ SUITES = {  # heading of a column: arguments for pytest, in the root of the repo
     "check": ["tests/lab/test_check*.py", "tests/gfxlab/test_sandbox.py"],
     "AMD report": ["tests/gfxlab/test_amd*.py"],
     "simulator": ["tests/gfxlab/simulator/test_simulat*.py", "tests/gfxlab/simulator/test_stepper.py"],
+    "kernels": ["tests/kernels"],
     "solutions": ["--nbval", "solutions"],
     "notebooks": ["--nbval", "notebooks"],
 }
+VARIABLES = {"kernels": {"TRITON_INTERPRET": "1"}}  # nobody else switches the repairs of the interpreter on there
 
 
 def main(arguments: list[str]) -> int:
@@ -126,7 +128,7 @@ def about(environment: dict[str, str]) -> dict[str, str]:
 def run_suite(version: str, name: str, environment: dict[str, str]) -> dict:
     """Run one suite on one version, and say how it went."""
     started = time.monotonic()
-    result = run_tests(SUITES[name], environment)
+    result = run_tests(SUITES[name], {**environment, **VARIABLES.get(name, {})})
     lines = [f"Triton {version}, {name}: {compat.cell(result)} in {time.monotonic() - started:.0f} s"]
     print("\n    ".join([*lines, *result["failures"]]), flush=True)
     return result

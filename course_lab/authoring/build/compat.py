@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 STORED = Path(__file__).with_name("compat.json")
-SUITES = ("engines", "trace", "check", "AMD report", "simulator", "solutions", "notebooks")
+SUITES = ("engines", "trace", "check", "AMD report", "simulator", "kernels", "solutions", "notebooks")
 
 
 def stored() -> dict[str, Any]:
