@@ -4,8 +4,6 @@ Sums and means are taken in float64 and rounded once, at the end, to the dtype o
 them all.
 """
 
-import math
-
 import torch
 from torch import Tensor
 
@@ -13,16 +11,6 @@ from torch import Tensor
 def vector_add(x: Tensor, y: Tensor) -> Tensor:
     """x + y"""
     return x + y
-
-
-def scale_and_add(x: Tensor, y: Tensor, alpha: float) -> Tensor:
-    """alpha * x + y (BLAS calls it axpy)"""
-    return (alpha * x.float() + y.float()).to(x.dtype)
-
-
-def gather_rows(x: Tensor, index: Tensor) -> Tensor:
-    """x[index]: row index[i] of x becomes row i"""
-    return x[index]
 
 
 def rms_norm(x: Tensor, weight: Tensor, eps: float = 1e-6) -> Tensor:
@@ -93,10 +81,10 @@ def philox(seed: int, counter: Tensor) -> Tensor:
 def dropout_keeps(x: Tensor, p: float, seed: int) -> Tensor:
     """True where dropout keeps an element: word i % 4 of philox(i // 4) as a number in [0, 1) is not below p"""
     words = philox(seed, torch.arange(-(-x.numel() // 4), device=x.device)).flatten()[: x.numel()]
-    return (_uniform(words) >= torch.tensor(p, dtype=torch.float32, device=x.device)).view(x.shape)
+    return (uniform(words) >= torch.tensor(p, dtype=torch.float32, device=x.device)).view(x.shape)
 
 
-def _uniform(words: Tensor) -> Tensor:
+def uniform(words: Tensor) -> Tensor:
     """32-bit words as float32 in [0, 1), as in Triton"""
     folded = torch.where(words >= 2**31, 2**32 - 1 - words, words)  # 31 bits: the upper half counts down
     return folded.float() * 4.6566127342e-10  # a little less than 2**-31, so that 1 is never reached
@@ -139,67 +127,9 @@ def act_mul_fp8_quant(x: Tensor, kind: str, group_size: int, dtype: torch.dtype)
     return quant_fp8_per_group(act_and_mul(x.double(), kind), group_size, dtype)
 
 
-def double(x: Tensor) -> Tensor:
-    """2 * x"""
-    return 2 * x
-
-
-def shift(x: Tensor, c: float) -> Tensor:
-    """x + c"""
-    return x + c
-
-
-def clamp(x: Tensor, lo: float, hi: float) -> Tensor:
-    """min(max(x, lo), hi)"""
-    return torch.clamp(x, lo, hi)
-
-
-def distance(x: Tensor, y: Tensor) -> Tensor:
-    """|x - y|"""
-    return (x - y).abs()
-
-
-def row_mean_square(x: Tensor) -> Tensor:
-    """mean(x^2) over the last dimension, in float32"""
-    return x.double().square().mean(dim=-1).float()
-
-
-def copy(x: Tensor) -> Tensor:
-    """The values of x in fresh, contiguous memory, whatever its strides."""
-    return x.clone(memory_format=torch.contiguous_format)
-
-
-def bias_residual_add(x: Tensor, residual: Tensor, bias: Tensor) -> Tensor:
-    """x + bias + residual, bias along the last dimension, rounded once"""
-    return (x.double() + bias.double() + residual.double()).to(x.dtype)
-
-
-def silu(x: Tensor) -> Tensor:
-    """x / (1 + exp(-x))"""
-    return activation(x, "silu")
-
-
 def silu_and_mul(x: Tensor) -> Tensor:
     """silu(gate) * factor, for the two halves of the last dimension"""
     return act_and_mul(x, "silu")
-
-
-def dropout_step(x: Tensor, residual: Tensor, dy: Tensor, p: float, seed: int) -> tuple[Tensor, Tensor]:
-    """(residual + dropped x, dropped dy): element i is kept where tl.rand(seed, i) >= p, and then divided by 1 - p"""
-    uniform = _uniform(philox(seed, torch.arange(x.numel(), device=x.device))[:, 0]).view(x.shape)
-    keeps = uniform >= torch.tensor(p, dtype=torch.float32, device=x.device)
-    dropped = [torch.where(keeps, values.double() / (1 - p), 0.0) for values in (x, dy)]
-    return (residual.double() + dropped[0]).to(x.dtype), dropped[1].to(x.dtype)
-
-
-def quant_fp8(x: Tensor) -> tuple[Tensor, Tensor]:
-    """(q, scale) with x close to q * scale, one scale for each row; float8_e4m3fn"""
-    return quant_fp8_per_token(x, torch.float8_e4m3fn)
-
-
-def silu_mul_quant(x: Tensor, group: int) -> tuple[Tensor, Tensor]:
-    """(q, scale) of silu_and_mul(x), not rounded in between; one scale for each group of a row; float8_e4m3fn"""
-    return act_mul_fp8_quant(x, "silu", group, torch.float8_e4m3fn)
 
 
 def rotate_pairs(x: Tensor, cos: Tensor, sin: Tensor, style: str) -> Tensor:
@@ -474,105 +404,3 @@ def mla_bmm_rope_cache(
     k_pe = torch.cat([rotate_tokens(k_pe[:tokens], positions, cos, sin, style), k_pe[tokens:]])
     kv_cache[slot_mapping[keep].long()] = torch.cat([k_nope, k_pe], dim=-1)[keep]
     return torch.cat([absorbed, q_pe], dim=-1)
-
-
-def rope_inplace(x: Tensor, cos: Tensor, sin: Tensor) -> None:
-    """x (T, heads, D) itself, every head turned by its token's number"""
-    x.copy_(rope(x, cos, sin, layout="thd"))
-
-
-def rope_packed(x: Tensor, cu_seqlens: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Packed sequences x (T, heads, D), the first 2 * cos.shape[1] elements of each head turned"""
-    return rope(x, cos, sin, layout="thd", cu_seqlens=cu_seqlens, rotary_dim=2 * cos.shape[1])
-
-
-def one_tile(a: Tensor, b: Tensor) -> Tensor:
-    """a @ b in float32"""
-    return matmul(a, b, torch.float32)
-
-
-def linear_silu(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """silu(x @ weight^T + bias), rounded once"""
-    return activation(x.double() @ weight.double().T + bias.double(), "silu").to(x.dtype)
-
-
-def gated_linear(x: Tensor, gate_up: Tensor) -> Tensor:
-    """silu(x @ gate^T) * (x @ up^T), gate the upper half of the rows and up the lower, rounded once"""
-    return act_and_mul(x.double() @ gate_up.double().T, "silu").to(x.dtype)
-
-
-def conv3x3(x: Tensor, weight: Tensor) -> Tensor:
-    """The convolution of an image (H, W, C) with weights (3, 3, C, F), of padding 1: (H, W, F)"""
-    return conv2d(x.permute(2, 0, 1)[None], weight.permute(3, 2, 0, 1), padding=1)[0].permute(1, 2, 0).contiguous()
-
-
-def row_logsumexp(x: Tensor) -> Tensor:
-    """log of the sum of exp(x) over the last dimension, in float32; -inf for a row of -inf"""
-    return x.double().logsumexp(dim=-1).float()
-
-
-def head_attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """Attention of one head, (Sq, D) and (Sk, D), in which every query sees every key"""
-    return flash_attention(q[None, None], k[None, None], v[None, None])[0, 0]
-
-
-def prefill_attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """Causal attention of (B, H, S, D) to (B, KH, Sk, D)"""
-    return flash_attention(q, k, v, causal=True)
-
-
-def window_attention(q: Tensor, k: Tensor, v: Tensor, window: int) -> Tensor:
-    """Attention of one head in which query i sees the last `window` keys up to i + Sk - Sq; none: 0"""
-    last = torch.arange(len(q), device=q.device)[:, None] + len(k) - len(q)
-    key = torch.arange(len(k), device=q.device)
-    scores = q.double() @ k.double().T * q.shape[-1] ** -0.5
-    scores = scores.masked_fill((key > last) | (key <= last - window), -torch.inf)
-    sees_any = (scores > -torch.inf).any(dim=-1, keepdim=True)
-    return (scores.masked_fill(~sees_any, 0.0).softmax(dim=-1) * sees_any @ v.double()).to(q.dtype)
-
-
-def query_gradient(q: Tensor, k: Tensor, v: Tensor, o: Tensor, lse: Tensor, do: Tensor) -> Tensor:
-    """Gradient of q in `head_attention`, whose result is o with the log-sum-exp lse and the gradient do"""
-    scale = q.shape[-1] ** -0.5
-    p = torch.exp(q.double() @ k.double().T * scale - lse.double()[:, None])
-    delta = (o.double() * do.double()).sum(dim=-1, keepdim=True)
-    return ((p * (do.double() @ v.double().T - delta)) @ k.double() * scale).to(q.dtype)
-
-
-def append_kv(k: Tensor, v: Tensor, k_cache: Tensor, v_cache: Tensor, positions: Tensor) -> None:
-    """k[t] and v[t] become row positions[t] of the caches"""
-    k_cache[positions], v_cache[positions] = k, v
-
-
-def write_pages(k: Tensor, v: Tensor, k_cache: Tensor, v_cache: Tensor, slot_mapping: Tensor) -> None:
-    """k[t] and v[t] go to slot slot_mapping[t] of paged caches, nowhere if that is negative"""
-    paged_kv_cache_update(None, k, v, k_cache, v_cache, slot_mapping)
-
-
-def rope_and_cache(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    k_cache: Tensor,
-    v_cache: Tensor,
-    slot_mapping: Tensor,
-    positions: Tensor,
-    cos: Tensor,
-    sin: Tensor,
-) -> Tensor:
-    """q, turned; k, turned, and v into their slots of paged caches"""
-    return paged_kv_cache_update(q, k, v, k_cache, v_cache, slot_mapping, positions, cos, sin)[0]
-
-
-def merge_parts(parts: Tensor, lse: Tensor) -> Tensor:
-    """The mean of parts (rows, S, D), weighted by 2^lse (rows, S); zeros where all are 2^-inf"""
-    weights = torch.softmax(lse.double() * math.log(2), dim=-1).nan_to_num(0.0)
-    return (weights[..., None] * parts.double()).sum(dim=1).to(parts.dtype)
-
-
-def pack_keys(k: Tensor, k_cache: Tensor, slot_mapping: Tensor, scale: float) -> None:
-    """round(clamp(k[t] / scale)) into slot slot_mapping[t] of a packed cache of fp8 (pages, KH, D / x, page_size, x)"""
-    keep = slot_mapping >= 0
-    page, place = slot_mapping[keep] // k_cache.shape[3], slot_mapping[keep] % k_cache.shape[3]
-    rows = _to_cache(k[keep], k_cache, scale)
-    _storable(k_cache)[page, :, :, place] = rows.unflatten(-1, (-1, k_cache.shape[-1]))

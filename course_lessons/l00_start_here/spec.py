@@ -2,8 +2,8 @@
 
 import torch
 
-from course_kernels import reference
 from course_lab.authoring.exercise import Case, Exercise, Suspect
+from course_lessons.l00_start_here import reference as own
 
 _EXACT = "one operation, rounded once: the result is exact"
 
@@ -27,7 +27,7 @@ EXERCISES = (
         stars=1,
         minutes=3,
         entry="double",
-        reference=reference.double,
+        reference=own.double,
         cases=(
             Case("one full block", _vector(128), atol=0, rtol=0, why=_EXACT),
             Case("several blocks", _vector(512), atol=0, rtol=0, why=_EXACT),
@@ -47,7 +47,7 @@ EXERCISES = (
         stars=1,
         minutes=5,
         entry="shift",
-        reference=reference.shift,
+        reference=own.shift,
         kind="repair",
         cases=(
             Case("one full block", _vector_and(128, 1.5), atol=0, rtol=0, why=_EXACT),
@@ -67,7 +67,7 @@ EXERCISES = (
         stars=1,
         minutes=5,
         entry="clamp",
-        reference=reference.clamp,
+        reference=own.clamp,
         cases=(
             Case("some elements on either side", _vector_and(300, -0.5, 0.5), atol=0, rtol=0, why=_EXACT),
             Case("nothing to limit", _vector_and(128, -100.0, 100.0), atol=0, rtol=0, why=_EXACT),
@@ -103,7 +103,7 @@ EXERCISES = (
         stars=1,
         minutes=7,
         entry="distance",
-        reference=reference.distance,
+        reference=own.distance,
         cases=(
             Case("one full block", _two_vectors(256), atol=0, rtol=0, why=_EXACT),
             Case("size not a multiple of any block", _two_vectors(1000), atol=0, rtol=0, why=_EXACT),

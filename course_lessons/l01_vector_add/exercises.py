@@ -323,7 +323,7 @@ def bias_residual_add(x, residual, bias):
 from course_kernels import reference
 
 add = my_kernel("1.2", reference.vector_add)
-gather_rows = my_kernel("1.4", reference.gather_rows)
+gather_rows = my_kernel("1.4", lambda x, index: x[index])
 
 
 def add_rms_norm(x, residual, weight, eps):

@@ -7,6 +7,7 @@ from torch import Generator, Tensor
 
 from course_kernels import reference
 from course_lab.authoring.exercise import Case, Exercise, Suspect
+from course_lessons.l01_vector_add import reference as own
 
 # A copy, and one addition that is rounded once, have exactly one right result.
 _EXACT = {"atol": 0.0, "rtol": 0.0, "why": "one rounding at most: there is exactly one right result"}
@@ -141,7 +142,7 @@ def _rounded_between(x: Tensor, residual: Tensor, bias: Tensor) -> Tensor:
 def _bias_by_rows(x: Tensor, residual: Tensor, bias: Tensor) -> Tensor:
     by_rows = torch.zeros(len(x), 1, dtype=bias.dtype)
     by_rows[: len(bias), 0] = bias[: len(x)]
-    return reference.bias_residual_add(x, residual, by_rows)
+    return own.bias_residual_add(x, residual, by_rows)
 
 
 # ---- the exercises -------------------------------------------------------------------------------------------------
@@ -159,7 +160,7 @@ _SCALE_AND_ADD = Exercise(
     stars=1,
     minutes=5,
     entry="scale_and_add",
-    reference=reference.scale_and_add,
+    reference=own.scale_and_add,
     cases=(
         Case("whole blocks", _scaled(1024, alpha=2.5), **_FLOAT32),
         Case("size not a multiple of the block", _scaled(1000, alpha=-0.75), **_FLOAT32),
@@ -183,8 +184,8 @@ _SCALE_AND_ADD = Exercise(
         "`tl.store(z_ptr + offs, <z in z's dtype>, mask=mask)`.",
     ),
     suspects=(
-        Suspect("scales-both", _BOTH_SCALED, lambda x, y, a: reference.scale_and_add(x, a * y.float(), a).to(x.dtype)),
-        Suspect("scales-other", _WRONG_FACTOR, lambda x, y, a: reference.scale_and_add(y, x, a)),
+        Suspect("scales-both", _BOTH_SCALED, lambda x, y, a: own.scale_and_add(x, a * y.float(), a).to(x.dtype)),
+        Suspect("scales-other", _WRONG_FACTOR, lambda x, y, a: own.scale_and_add(y, x, a)),
         Suspect("missing-factor", _NO_FACTOR, lambda x, y, a: x + y),
         Suspect("half-accumulation", _ROUNDED_PRODUCT, _in_own_dtype),
     ),
@@ -230,7 +231,7 @@ _COPY = Exercise(
     stars=2,
     minutes=15,
     entry="copy",
-    reference=reference.copy,
+    reference=own.copy,
     cases=(
         Case("contiguous", _view(16, 256, lambda x: x), **_EXACT),
         Case("rows and columns not multiples of a block", _view(37, 83, lambda x: x), **_EXACT),
@@ -278,7 +279,7 @@ _GATHER = Exercise(
     stars=2,
     minutes=10,
     entry="gather_rows",
-    reference=reference.gather_rows,
+    reference=own.gather_rows,
     cases=(
         Case("power-of-two width", _table(10, 64, [3, 9, 0, 5, 2, 7]), **_EXACT),
         Case("SmolLM2's width, 576", _table(50, 576, 12), **_EXACT),
@@ -351,7 +352,7 @@ _BIAS_RESIDUAL_ADD = Exercise(
     stars=3,
     minutes=20,
     entry="bias_residual_add",
-    reference=reference.bias_residual_add,
+    reference=own.bias_residual_add,
     max_launches=1,
     cases=(
         Case("whole tiles", _rows(16, 256), **_FLOAT32),

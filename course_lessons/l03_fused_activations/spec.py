@@ -7,6 +7,7 @@ from torch import Generator, Tensor
 
 from course_kernels import reference
 from course_lab.authoring.exercise import Case, Exercise, Suspect
+from course_lessons.l03_fused_activations import reference as own
 
 # Everything is computed in float32 and rounded once. Two results that differ by one unit in the last place differ by
 # 2^-7 (bfloat16) or 2^-10 (float16) of the value; exp, erf and a division cost a few units of 2^-23 in float32.
@@ -175,7 +176,7 @@ _SILU = Exercise(
     stars=1,
     minutes=8,
     entry="silu",
-    reference=reference.silu,
+    reference=own.silu,
     cases=(
         Case("whole blocks", _vector(512), **_FLOAT32),
         Case("a length that is no multiple of the block", _vector(1000), **_FLOAT32),
@@ -358,7 +359,7 @@ _UNSCALED = "x was converted without being divided by its scale."
 
 
 def _inverted(x: Tensor) -> tuple[Tensor, Tensor]:
-    q, scale = reference.quant_fp8(x)
+    q, scale = own.quant_fp8(x)
     return q, 1 / scale
 
 
@@ -368,7 +369,7 @@ _QUANT = Exercise(
     stars=2,
     minutes=12,
     entry="quant_fp8",
-    reference=reference.quant_fp8,
+    reference=own.quant_fp8,
     kind="repair",
     cases=(
         Case("the test it passes: width 1024, torch.rand", _positive(2, 1024), **_FLOAT8),
@@ -399,7 +400,7 @@ _QUANT = Exercise(
         Suspect(
             "not-scaled",
             _UNSCALED,
-            lambda x: (x.float().clamp(-448, 448).to(torch.float8_e4m3fn), reference.quant_fp8(x)[1]),
+            lambda x: (x.float().clamp(-448, 448).to(torch.float8_e4m3fn), own.quant_fp8(x)[1]),
         ),
     ),
 )
@@ -418,9 +419,9 @@ def _step_with(
 
 
 def _keeps(x: Tensor, p: float, seed: int) -> Tensor:
-    """Where `reference.dropout_step` keeps an element."""
+    """Where `own.dropout_step` keeps an element."""
     ones = torch.ones(x.shape)
-    return reference.dropout_step(ones, 0 * ones, ones, p, seed)[1] > 0
+    return own.dropout_step(ones, 0 * ones, ones, p, seed)[1] > 0
 
 
 def _keeps_by_block(x: Tensor, p: float, seed: int, block: int) -> Tensor:
@@ -449,7 +450,7 @@ _DROPOUT = Exercise(
     stars=3,
     minutes=20,
     entry="dropout_step",
-    reference=reference.dropout_step,
+    reference=own.dropout_step,
     max_launches=2,
     cases=(
         Case("one block, p = 0.5", _step(4, 64, 0.5, 1), **_FLOAT32),
@@ -543,7 +544,7 @@ _ACT_QUANT = Exercise(
     stars=3,
     minutes=20,
     entry="silu_mul_quant",
-    reference=reference.silu_mul_quant,
+    reference=own.silu_mul_quant,
     max_launches=1,
     cases=(
         Case("two whole groups", _halves(3, 256, 128, scale=10.0), **_FLOAT8),
@@ -571,7 +572,7 @@ _ACT_QUANT = Exercise(
         Suspect("zero-scale", _NO_FLOOR, _of_product(reference.silu_and_mul, floor=False)),
         Suspect("zero-scale", _NO_FLOOR, _of_product(reference.silu_and_mul, floor=False, quantise=_clamped)),
         *(Suspect(s.code, s.sentence, _of_product(s.formula)) for s in _GATED_SUSPECTS),
-        Suspect("scale-inverted", _INVERTED, lambda x, g: (reference.silu_mul_quant(x, g)[0], 1 / _scales(x, g))),
+        Suspect("scale-inverted", _INVERTED, lambda x, g: (own.silu_mul_quant(x, g)[0], 1 / _scales(x, g))),
         Suspect(
             "not-scaled",
             "The product was converted without being divided by its scale.",
@@ -585,7 +586,7 @@ _ACT_QUANT = Exercise(
 
 
 def _scales(x: Tensor, group: int) -> Tensor:
-    return reference.silu_mul_quant(x, group)[1]
+    return own.silu_mul_quant(x, group)[1]
 
 
 EXERCISES = (_SILU, _SWIGLU, _FAMILY, _QUANT, _DROPOUT, _ACT_QUANT)

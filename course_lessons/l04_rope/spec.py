@@ -9,6 +9,7 @@ from torch import Generator, Tensor
 from course_kernels import reference
 from course_kernels.rope import rope_tables
 from course_lab.authoring.exercise import Case, Exercise, Suspect
+from course_lessons.l04_rope import reference as own
 
 # A rotation adds two products of float32 and is rounded once. Its result is no longer than the pair was, about 4 here.
 _FLOAT32 = {"atol": 1e-5, "rtol": 1e-5, "why": "two products and a sum in float32 are off by less than 1e-6"}
@@ -352,7 +353,7 @@ _INPLACE = Exercise(
     stars=2,
     minutes=12,
     entry="rope_inplace",
-    reference=reference.rope_inplace,
+    reference=own.rope_inplace,
     kind="repair",
     inplace=(0,),
     cases=(
@@ -500,7 +501,7 @@ def _last_part(x: Tensor, cu_seqlens: Tensor, cos: Tensor, sin: Tensor) -> Tenso
 
 
 def _rest_missing(x: Tensor, cu_seqlens: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    y = reference.rope_packed(x, cu_seqlens, cos, sin)
+    y = own.rope_packed(x, cu_seqlens, cos, sin)
     y[..., 2 * cos.shape[1] :] = float("nan")  # fresh memory
     return y
 
@@ -531,7 +532,7 @@ _PACKED = Exercise(
     stars=3,
     minutes=30,
     entry="rope_packed",
-    reference=reference.rope_packed,
+    reference=own.rope_packed,
     cases=(
         Case("one sequence, the whole head", _packed([6], 2, 32, 32), **_FLOAT32),
         Case("three sequences, the whole head", _packed([4, 2, 3], 2, 32, 32), **_FLOAT32),
@@ -580,7 +581,7 @@ _PACKED = Exercise(
         Suspect(
             "turns-backwards",
             _FORMULAS[0][1],
-            lambda x, cu_seqlens, cos, sin: reference.rope_packed(x, cu_seqlens, cos, -sin),
+            lambda x, cu_seqlens, cos, sin: own.rope_packed(x, cu_seqlens, cos, -sin),
         ),
     ),
 )

@@ -7,6 +7,7 @@ from torch import Generator, Tensor
 
 from course_kernels import reference
 from course_lab.authoring.exercise import Case, Exercise, Suspect
+from course_lessons.l05_matmul import reference as own
 
 # Sums are in float32 and rounded once. Where terms cancel, the error of a sum is that of its largest partial sum, hence
 # the absolute part: a few units of 2^-23 of about 16. xf32 keeps 10 bits of each operand and is off by 1e-2.
@@ -121,7 +122,7 @@ _ONE_TILE = Exercise(
     stars=1,
     minutes=10,
     entry="one_tile",
-    reference=reference.one_tile,
+    reference=own.one_tile,
     cases=(
         Case("all sides 32", _product(32, 32, 32), **_FLOAT32),
         Case("three different sides, no power of two", _product(20, 27, 13), **_FLOAT32),
@@ -231,7 +232,7 @@ _LINEAR_SILU = Exercise(
     stars=2,
     minutes=15,
     entry="linear_silu",
-    reference=reference.linear_silu,
+    reference=own.linear_silu,
     max_launches=1,
     cases=(
         Case("several tiles and steps", _linear(64, 96, 64), **_FLOAT32),
@@ -395,7 +396,7 @@ _GATED = Exercise(
     stars=3,
     minutes=25,
     entry="gated_linear",
-    reference=reference.gated_linear,
+    reference=own.gated_linear,
     max_launches=1,
     cases=(
         Case("several tiles and steps", _gated(64, 64, 64), **_FLOAT32),
@@ -449,7 +450,7 @@ _GATED = Exercise(
         Suspect(
             "only-last-block",
             "These are gate and up of the last block of `K`. Each step has replaced the sums.",
-            lambda x, w: reference.gated_linear(x[:, _last_block(x.shape[1]) :], w[:, _last_block(x.shape[1]) :]),
+            lambda x, w: own.gated_linear(x[:, _last_block(x.shape[1]) :], w[:, _last_block(x.shape[1]) :]),
         ),
     ),
 )
@@ -460,7 +461,7 @@ def _taps(x: Tensor, weight: Tensor, taps: Iterable[int]) -> Tensor:
     kept = torch.zeros_like(weight).view(9, *weight.shape[2:])
     for tap in taps:
         kept[tap] = weight.reshape(kept.shape)[tap]
-    return reference.conv3x3(x, kept.view(weight.shape))
+    return own.conv3x3(x, kept.view(weight.shape))
 
 
 def _by_pixel(
@@ -489,7 +490,7 @@ _CONV = Exercise(
     stars=3,
     minutes=30,
     entry="conv3x3",
-    reference=reference.conv3x3,
+    reference=own.conv3x3,
     cases=(
         Case("8 x 8 pixels, 32 channels and filters", _image(8, 8, 32, 32), **_FLOAT32),
         Case("higher than wide", _image(13, 5, 16, 8), **_FLOAT32),
@@ -512,12 +513,12 @@ _CONV = Exercise(
         Suspect(
             "flipped-window",
             "The window is turned by 180 degrees. Tap `(r, s)` reads the pixel at `h + r - 1`, not `h - r + 1`.",
-            lambda x, weight: reference.conv3x3(x, weight.flip(0, 1)),
+            lambda x, weight: own.conv3x3(x, weight.flip(0, 1)),
         ),
         Suspect(
             "rows-and-columns-swapped",
             "`r` and `s` are exchanged: `r` moves along the height, `s` along the width.",
-            lambda x, weight: reference.conv3x3(x, weight.transpose(0, 1)),
+            lambda x, weight: own.conv3x3(x, weight.transpose(0, 1)),
         ),
         Suspect(
             "wraps-around",

@@ -7,6 +7,7 @@ from torch import Generator, Tensor
 
 from course_kernels import reference
 from course_lab.authoring.exercise import Case, Exercise, Suspect
+from course_lessons.l06_attention import reference as own
 
 # Rounded once: one unit in the last place is 2^-10 (float16) or 2^-7 (bfloat16) of the value. In attention the weights
 # are rounded as well, as operand of the second product.
@@ -375,7 +376,7 @@ _LOGSUMEXP = Exercise(
     stars=2,
     minutes=15,
     entry="row_logsumexp",
-    reference=reference.row_logsumexp,
+    reference=own.row_logsumexp,
     cases=(
         Case("one full block", _rows(3, 64), **_FLOAT32),
         Case("three full blocks", _rows(3, 192), **_FLOAT32),
@@ -452,7 +453,7 @@ _ATTENTION = Exercise(
     stars=2,
     minutes=25,
     entry="head_attention",
-    reference=reference.head_attention,
+    reference=own.head_attention,
     cases=(
         Case("one tile", _head(16, 32, 32), **_FLOAT32),
         Case("several tiles, none cut short", _head(32, 96, 16), **_FLOAT32),
@@ -521,7 +522,7 @@ _PREFILL = Exercise(
     minutes=30,
     entry="prefill_attention",
     picture="causal_map",
-    reference=reference.prefill_attention,
+    reference=own.prefill_attention,
     max_launches=1,
     cases=(
         Case("one head, one tile", _heads(1, 1, 1, 16, 16, 32), **_FLOAT32),
@@ -598,7 +599,7 @@ _WINDOW = Exercise(
     stars=2,
     minutes=15,
     entry="window_attention",
-    reference=reference.window_attention,
+    reference=own.window_attention,
     kind="repair",
     cases=(
         Case("the test it passes: 64 queries, a window of 64", _window(64, 64, 32, 64), **_FLOAT32),
@@ -642,7 +643,7 @@ _GRADIENT = Exercise(
     stars=3,
     minutes=30,
     entry="query_gradient",
-    reference=reference.query_gradient,
+    reference=own.query_gradient,
     max_launches=1,
     cases=(
         Case("one tile", _backward(16, 16, 16), **_FLOAT32),

@@ -7,6 +7,7 @@ from torch import Generator, Tensor
 
 from course_kernels import reference
 from course_lab.authoring.exercise import Case, Exercise, Suspect
+from course_lessons.l07_kv_cache import reference as own
 
 _EXACT = {"atol": 0.0, "rtol": 0.0, "why": "numbers are moved, not computed"}
 _TURNED = {"atol": 1e-5, "rtol": 1e-5, "why": "two products and a sum in float32"}
@@ -55,11 +56,11 @@ def _after(change: Callable[..., None]) -> Callable[..., tuple[Tensor, Tensor]]:
 
 
 def _in_order(k, v, k_cache, v_cache, positions) -> None:
-    reference.append_kv(k, v, k_cache, v_cache, torch.arange(len(k)))
+    own.append_kv(k, v, k_cache, v_cache, torch.arange(len(k)))
 
 
 def _keys_twice(k, v, k_cache, v_cache, positions) -> None:
-    reference.append_kv(k, k, k_cache, v_cache, positions)
+    own.append_kv(k, k, k_cache, v_cache, positions)
 
 
 def _only_keys(k, v, k_cache, v_cache, positions) -> None:
@@ -67,7 +68,7 @@ def _only_keys(k, v, k_cache, v_cache, positions) -> None:
 
 
 def _exchanged(k, v, k_cache, v_cache, positions) -> None:
-    reference.append_kv(v, k, k_cache, v_cache, positions)
+    own.append_kv(v, k, k_cache, v_cache, positions)
 
 
 _APPEND = Exercise(
@@ -76,7 +77,7 @@ _APPEND = Exercise(
     stars=1,
     minutes=8,
     entry="append_kv",
-    reference=reference.append_kv,
+    reference=own.append_kv,
     inplace=(2, 3),
     cases=(
         Case("SmolLM2's heads, the prompt", _append(6, 3, 64, room=18, start=0), **_EXACT),
@@ -140,7 +141,7 @@ def _store_at(k, v, k_cache, v_cache, tokens: Tensor, page: Tensor, place: Tenso
 
 
 def _slot_zero_left_out(k, v, k_cache, v_cache, slots) -> None:
-    reference.write_pages(k, v, k_cache, v_cache, torch.where(slots > 0, slots, -1))
+    own.write_pages(k, v, k_cache, v_cache, torch.where(slots > 0, slots, -1))
 
 
 def _padding_to_the_last(k, v, k_cache, v_cache, slots) -> None:
@@ -151,7 +152,7 @@ def _padding_to_the_last(k, v, k_cache, v_cache, slots) -> None:
 
 
 def _padding_to_slot_zero(k, v, k_cache, v_cache, slots) -> None:
-    reference.write_pages(k, v, k_cache, v_cache, slots.clamp(min=0))
+    own.write_pages(k, v, k_cache, v_cache, slots.clamp(min=0))
 
 
 def _first_page_only(k, v, k_cache, v_cache, slots) -> None:
@@ -170,7 +171,7 @@ _PAGES = Exercise(
     stars=2,
     minutes=12,
     entry="write_pages",
-    reference=reference.write_pages,
+    reference=own.write_pages,
     inplace=(2, 3),
     cases=(
         Case("slots in any order", _pages(9, 3, 16), **_EXACT),
@@ -238,31 +239,31 @@ def _all_three(change: Callable[..., Tensor]) -> Callable[..., tuple[Tensor, ...
 
 
 def _by_slot(q, k, v, k_cache, v_cache, slots, positions, cos, sin) -> Tensor:
-    return reference.rope_and_cache(q, k, v, k_cache, v_cache, slots, slots.clamp(min=0), cos, sin)
+    return own.rope_and_cache(q, k, v, k_cache, v_cache, slots, slots.clamp(min=0), cos, sin)
 
 
 def _keys_plain(q, k, v, k_cache, v_cache, slots, positions, cos, sin) -> Tensor:
-    reference.write_pages(k, v, k_cache, v_cache, slots)
+    own.write_pages(k, v, k_cache, v_cache, slots)
     return reference.rotate_tokens(q, positions, cos, sin, "neox")
 
 
 def _values_turned(q, k, v, k_cache, v_cache, slots, positions, cos, sin) -> Tensor:
     v = reference.rotate_tokens(v, positions, cos, sin, "neox")
-    return reference.rope_and_cache(q, k, v, k_cache, v_cache, slots, positions, cos, sin)
+    return own.rope_and_cache(q, k, v, k_cache, v_cache, slots, positions, cos, sin)
 
 
 def _queries_plain(q, *rest) -> Tensor:
-    reference.rope_and_cache(q, *rest)
+    own.rope_and_cache(q, *rest)
     return q.contiguous()
 
 
 def _backwards(*args) -> Tensor:
-    return reference.rope_and_cache(*args[:-1], -args[-1])
+    return own.rope_and_cache(*args[:-1], -args[-1])
 
 
 def _neighbours(q, k, v, k_cache, v_cache, slots, positions, cos, sin) -> Tensor:
     k = reference.rotate_tokens(k, positions, cos, sin, "gptj")
-    reference.write_pages(k, v, k_cache, v_cache, slots)
+    own.write_pages(k, v, k_cache, v_cache, slots)
     return reference.rotate_tokens(q, positions, cos, sin, "gptj")
 
 
@@ -274,7 +275,7 @@ def _new_a(x: Tensor, positions: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 
 
 def _overwritten(q, k, v, k_cache, v_cache, slots, positions, cos, sin) -> Tensor:
-    reference.write_pages(_new_a(k, positions, cos, sin), v, k_cache, v_cache, slots)
+    own.write_pages(_new_a(k, positions, cos, sin), v, k_cache, v_cache, slots)
     return _new_a(q, positions, cos, sin)
 
 
@@ -284,7 +285,7 @@ _ROPE = Exercise(
     stars=2,
     minutes=30,
     entry="rope_and_cache",
-    reference=reference.rope_and_cache,
+    reference=own.rope_and_cache,
     inplace=(3, 4),
     max_launches=1,
     cases=(
@@ -487,7 +488,7 @@ _MERGE = Exercise(
     stars=2,
     minutes=15,
     entry="merge_parts",
-    reference=reference.merge_parts,
+    reference=own.merge_parts,
     cases=(
         Case("four parts of 64", _merge(6, 4, 64), **_ATTENTION),
         Case("one part", _merge(3, 1, 32), **_ATTENTION),
@@ -594,7 +595,7 @@ _PACK = Exercise(
     stars=3,
     minutes=25,
     entry="pack_keys",
-    reference=reference.pack_keys,
+    reference=own.pack_keys,
     inplace=(1,),
     cases=(
         Case("two heads of 32", _pack(5, 2, 32), **_FP8),
@@ -620,12 +621,12 @@ _PACK = Exercise(
         Suspect(
             "scale-multiplied",
             "The keys were multiplied by the scale. What is stored is the key divided by it.",
-            _packed(lambda k, c, s, scale: reference.pack_keys(k, c, s, 1 / scale)),
+            _packed(lambda k, c, s, scale: own.pack_keys(k, c, s, 1 / scale)),
         ),
         Suspect(
             "scale-forgotten",
             "The keys were stored without the scale.",
-            _packed(lambda k, c, s, scale: reference.pack_keys(k, c, s, 1.0)),
+            _packed(lambda k, c, s, scale: own.pack_keys(k, c, s, 1.0)),
         ),
         Suspect(
             "not-clamped",
