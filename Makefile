@@ -56,5 +56,5 @@ lint: setup  ## check the style of the code
 	$(BIN)/ruff format --check --quiet
 
 clean:  ## remove caches and build files; keeps .venv and your work
-	@rm -rf .pytest_cache .ruff_cache .hypothesis build *.egg-info
+	@rm -rf .pytest_cache .ruff_cache .hypothesis build *.egg-info gfxlab/build gfxlab/*.egg-info
 	@find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +

@@ -13,7 +13,7 @@ import sys
 import warnings
 
 try:
-    import gfxlab
+    import gfxlab  # noqa: F401
 except ModuleNotFoundError as error:
     if error.name != "gfxlab":
         raise
@@ -54,7 +54,6 @@ def _begin(shell) -> None:
         return
     from course_lab.check import magics
 
-    gfxlab.enable()
     magics.register(shell)
 
 

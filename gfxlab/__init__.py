@@ -4,7 +4,8 @@
     from gfxlab import draw, engines, hardware
 
 Importing it changes nothing and loads neither torch nor triton: a name is imported when it is first asked for. In a
-script, `gfxlab.enable()` lets kernels be launched on CPU tensors, beside the AMD compiler in the same process.
+script, `gfxlab.enable()` lets kernels be launched on CPU tensors, beside the AMD compiler in the same process. In a
+notebook `%load_ext gfxlab` does this too, and registers `%%amd`.
 """
 
 import importlib
@@ -41,3 +42,15 @@ def __getattr__(name: str):
 
 def __dir__() -> list[str]:
     return sorted([*globals(), *_HOMES])
+
+
+def load_ipython_extension(shell) -> None:
+    """What `%load_ext gfxlab` runs: launches on CPU tensors, and the magic `%%amd`."""
+    __getattr__("enable")()
+
+    def amd(line: str, cell: str) -> None:
+        from gfxlab.code.magic import amd_cell  # not before it is used: it imports the compiler
+
+        amd_cell(shell, line, cell)
+
+    shell.register_magic_function(amd, "cell", "amd")

@@ -103,7 +103,12 @@ def settle(record: dict, found: Choice, wanted: str) -> Choice:
 def hash_of(*choices: str) -> str:
     """A hash of everything that decides what gets installed."""
     digest = hashlib.sha256()
-    for part in (ROOT / "pyproject.toml", Path(__file__), Path(__file__).with_name("torch_build.py")):
+    for part in (
+        ROOT / "pyproject.toml",
+        ROOT / "gfxlab" / "pyproject.toml",
+        Path(__file__),
+        Path(__file__).with_name("torch_build.py"),
+    ):
         digest.update(part.read_bytes())
     digest.update(repr((choices, str(ROOT))).encode())
     return digest.hexdigest()
@@ -210,14 +215,14 @@ def install_weights(package: str) -> None:
 
 def check_installed(build: str) -> None:
     code = (
-        "import torch, triton\n"
+        "import torch, triton, gfxlab, course_lab\n"
         "print('rocm' if torch.version.hip else 'cuda' if torch.version.cuda else 'cpu', torch.__version__)"
     )
     done = subprocess.run([PYTHON, "-c", code], capture_output=True, text=True)
     again = f"Try `rm -r .venv && make setup TORCH={build}`; `make setup TORCH=cpu` works without a GPU."
     if done.returncode:
         last = (done.stderr.strip() or "no message").splitlines()[-1]
-        raise SetupError(f"torch and triton are installed but cannot be imported: {last}\n{again}")
+        raise SetupError(f"torch, triton and the course are installed but cannot be imported: {last}\n{again}")
     found, version = done.stdout.split()
     if found != build:
         raise SetupError(f"The {build} build was wanted, but torch {version} is the {found} build. {again}")

@@ -287,7 +287,9 @@ def pip_lines(text: str) -> list[str]:
 
 def rocm_variant() -> str:
     """environment.yml with the block for AMD GPUs in place of the one for the CPU, as its comment says."""
-    kept = [line for line in ENVIRONMENT.splitlines() if "cpu" not in line and "triton==" not in line]
+    lines = ENVIRONMENT.splitlines()
+    of_the_cpu = lines.index("      - -e .[cpu,model,dev]") - 1  # gfxlab's line stands in both blocks
+    kept = [line for i, line in enumerate(lines) if not ("cpu" in line or "triton==" in line or i == of_the_cpu)]
     return "\n".join(line.replace("# - ", "- ") for line in kept)
 
 
@@ -308,7 +310,9 @@ def test_environment_yml_agrees_with_pyproject(text):
     label = f"rocm{pins['rocm']}" if build == "rocm" else "cpu"
     assert str(requirements.pop("torch").specifier) == f"=={pins['torch']}+{label}"
     assert f"--extra-index-url https://download.pytorch.org/whl/{label}" in lines
-    assert f"-e .[{build},{setup_script.EXTRAS}]" in lines
+    assert lines.index("-e ./gfxlab") < lines.index(
+        f"-e .[{build},{setup_script.EXTRAS}]"
+    )  # the second needs the first
     assert ("triton" in requirements) is (build == "cpu")
     for name, requirement in requirements.items():
         (pin,) = requirement.specifier

@@ -1,4 +1,4 @@
-"""Who is how fast at what: figures by family and size, and those that the course's benchmarks left in their folder."""
+"""Who is how fast at what: figures by family and size, and those that the course's benchmarks stored."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gfxlab import style
 from gfxlab.hardware import format_seconds
 
 OURS, COPY = "ours", "copy"  # contenders: the course's kernel, and a plain copy of as many bytes
-RESULTS = Path(__file__).resolve().parents[2] / "benchmarks" / "results"
+RESULTS = Path(__file__).with_name("results")  # beside the code, so that an installed package has them
 IN_THE_CACHE = "* Calls in a row, so that the data are in the cache: no memory bandwidth."
 
 
@@ -128,15 +128,9 @@ def stored(family: str, *sizes: str, gpu: str = "") -> Standings:
         assert table.find("ours", "16384 x 4096").seconds < table.find("eager", "16384 x 4096").seconds
 
     Raises:
-        FileNotFoundError: the folder with the figures is not there.
         ValueError: no such GPU, family or size.
     """
     machines = [Results.load(path) for path in sorted(RESULTS.glob("*.json"))]
-    if not machines:
-        raise FileNotFoundError(
-            f"no figures in {RESULTS}: they are part of the course's repository, not of the installed package; "
-            "open the notebook in a clone of it, with the package installed from there (`make setup`)"
-        )
     named = [results for results in machines if gpu.lower() in results.machine.gpu.lower()]
     if not named:
         raise ValueError(f"no figures of {gpu!r}; there are {', '.join(x.machine.gpu for x in machines)}")

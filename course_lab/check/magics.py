@@ -15,6 +15,7 @@ from IPython.core.error import UsageError
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.display import Code, display
 
+import gfxlab
 from course_lab.authoring import lessons, source
 from course_lab.authoring.exercise import Exercise
 from course_lab.check import answer, grading
@@ -43,15 +44,9 @@ def register(shell: InteractiveShell) -> None:
     shell.register_magic_function(lambda line, cell: check_cell(shell, line, cell), "cell", "exercise")
     shell.register_magic_function(lambda line: display(hint(line)), "line", "hint")
     shell.register_magic_function(lambda line: display(solution(line)), "line", "solution")
-    shell.register_magic_function(lambda line, cell: _amd_cell(shell, line, cell), "cell", "amd")
+    gfxlab.load_ipython_extension(shell)
     sandbox.warm()
     source.warm()
-
-
-def _amd_cell(shell: InteractiveShell, line: str, cell: str) -> None:
-    from gfxlab.code.magic import amd_cell  # not before it is used: it imports the compiler
-
-    amd_cell(shell, line, cell)
 
 
 def check_cell(shell: InteractiveShell, line: str, cell: str) -> None:

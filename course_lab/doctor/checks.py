@@ -13,12 +13,13 @@ from course_lab.doctor.machine import Machine, normalised
 
 TRITONS = ("triton", "triton-rocm", "pytorch-triton-rocm", "pytorch-triton")  # all provide the module `triton`
 LEAST_DISK = 1 << 30
+SHOWN = ("jupyterlab", "nbval", "pytest")
 CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 
 
 @dataclass(frozen=True)
 class Finding:
-    """status: "ok", "warning" or "failed". fix: the one command that mends a warning or a failure."""
+    """status: "ok", "note" (only a part needs it), "warning" or "failed". fix: the one command that mends it."""
 
     check: str
     status: str
@@ -28,6 +29,10 @@ class Finding:
 
 def ok(check: str, text: str) -> Finding:
     return Finding(check, "ok", text)
+
+
+def note(check: str, text: str, fix: str) -> Finding:
+    return Finding(check, "note", text, fix)
 
 
 def warning(check: str, text: str, fix: str) -> Finding:
@@ -121,7 +126,7 @@ def packages(machine: Machine) -> Finding:
     if problems:
         wanted = " ".join(f"'{requirement}'" for requirement, _ in problems)
         return failed("Packages", "; ".join(text for _, text in problems), f"{pip(machine)} install {wanted}")
-    shown = ", ".join(f"{name} {machine.packages[name]}" for name in ("jupyterlab", "nbval", "pytest"))
+    shown = ", ".join(f"{name} {machine.packages[name]}" for name in SHOWN if name in machine.packages)
     return ok("Packages", f"{shown}; all that the course needs")
 
 
@@ -189,11 +194,11 @@ def weights(machine: Machine) -> Finding | None:
     if probe is None or not imports(machine):
         return None
     if probe.error:
-        return failed("Model", probe.error, f"{pip(machine)} install -e '.[model]'")
+        return note("Model", f"not here: {probe.error}", f"{pip(machine)} install gguf tokenizers")
     if probe.value is None:
-        return failed(
+        return note(
             "Model",
-            "the weights of SmolLM2-135M are not installed",
+            "the weights of SmolLM2-135M, which the lessons use, are not installed",
             f"{short(machine.executable)} -m course_lab model fetch",
         )
     return ok("Model", f"weights in {short(probe.value)}")

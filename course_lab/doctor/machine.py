@@ -14,7 +14,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-COURSE = "triton-amd-course"
+COURSE, INSTRUMENTS = "triton-amd-course", "gfxlab"  # the two distributions of the repository
 PROBE_SECONDS = 120
 
 
@@ -39,7 +39,7 @@ class Machine:
     wsl: bool
     environment: Mapping[str, str]
     packages: Mapping[str, str]  # every installed distribution: normalised name -> version
-    requirements: tuple[str, ...]  # of the course, extras included, as its metadata lists them
+    requirements: tuple[str, ...]  # of both distributions, extras included, as their metadata list them
     probes: Mapping[str, Probe]  # torch, triton, gpu, kernel, weights
     kfd: bool  # /dev/kfd exists: an AMD GPU with its kernel driver
     kfd_allowed: bool  # ... and this user may open it
@@ -60,7 +60,7 @@ class Machine:
             wsl="microsoft" in platform.release().lower(),
             environment=dict(os.environ),
             packages={normalised(d.name): d.version for d in metadata.distributions() if d.name},
-            requirements=tuple(metadata.requires(COURSE) or ()),
+            requirements=tuple(line for name in (COURSE, INSTRUMENTS) for line in metadata.requires(name) or ()),
             probes=run_probes(),
             kfd=kfd.exists(),
             kfd_allowed=os.access(kfd, os.R_OK | os.W_OK),

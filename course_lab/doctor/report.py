@@ -10,11 +10,11 @@ from rich.text import Text
 
 from course_lab.doctor.checks import Finding
 
-MARKS = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "failed": ("✗", "bold red")}
+MARKS = {"ok": ("✓", "green"), "note": ("·", "cyan"), "warning": ("!", "yellow"), "failed": ("✗", "bold red")}
 
 
 def exit_status(findings: Sequence[Finding]) -> int:
-    """1 when a check has failed; warnings do not count."""
+    """1 when a check has failed; notes and warnings do not count."""
     return int(any(finding.status == "failed" for finding in findings))
 
 

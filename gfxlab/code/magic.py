@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import argparse
 import shlex
-from typing import Any, NoReturn
-
-from IPython.core.error import UsageError
-from IPython.core.interactiveshell import InteractiveShell
-from IPython.display import display
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from gfxlab import hardware
 from gfxlab.code.card import compare
@@ -16,12 +12,22 @@ from gfxlab.code.errors import AmdError
 from gfxlab.code.launched import launched
 from gfxlab.code.report import AmdReport
 
+if TYPE_CHECKING:
+    from IPython.core.interactiveshell import InteractiveShell
+
 _shown: dict[str, AmdReport] = {}  # of this notebook: kernel -> its report when it was last shown
+
+
+def _usage_error(sentence: str) -> Exception:
+    """What IPython shows as one line, without a traceback. Who runs a magic has IPython; gfxlab asks for none."""
+    from IPython.core.error import UsageError
+
+    return UsageError(sentence)
 
 
 class _Options(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        raise UsageError(f"%%amd: {message}. {' '.join(self.format_usage().split())}")
+        raise _usage_error(f"%%amd: {message}. {' '.join(self.format_usage().split())}")
 
 
 _OPTIONS = _Options("%%amd", add_help=False)
@@ -40,20 +46,22 @@ def amd_cell(shell: InteractiveShell, line: str, cell: str) -> None:
     beside it that this cell launched too or an earlier `%%amd` showed; a variable may hold an AmdReport of yours.
     --count runs the launch on the simulator to count its FLOPs and bytes.
     """
+    from IPython.display import display
+
     options = _OPTIONS.parse_args(shlex.split(line, comments=True))
     with launched() as found:
         result = shell.run_cell(f"# %%amd {line}\n{cell}")  # the comment keeps the lines' numbers those of the cell
     if not result.success:
-        raise UsageError("%%amd: the cell failed, as shown above, so there is nothing to report.")
+        raise _usage_error("%%amd: the cell failed, as shown above, so there is nothing to report.")
     launch = found.kernels().get(options.kernel) if options.kernel else next(iter(found.kernels().values()), None)
     if launch is None:
         instead = f"It launches {', '.join(found.kernels())}." if found.kernels() else "Launch it in the same cell."
-        raise UsageError(f"%%amd: this cell launches no {options.kernel or 'kernel'}. {instead}")
+        raise _usage_error(f"%%amd: this cell launches no {options.kernel or 'kernel'}. {instead}")
     try:
         report = launch.amd_report(options.arch, count=options.count)
         other = _other(shell, found, launch, options)
     except AmdError as error:
-        raise UsageError(str(error)) from None
+        raise _usage_error(str(error)) from None
     _shown[report.name] = report
     display(compare(other, report) if other else report)
     if options.listing != "no":
@@ -71,7 +79,7 @@ def _other(shell: InteractiveShell, found: Any, launch: Any, options: argparse.N
         return found.kernels()[name].amd_report(options.arch, count=options.count)
     known = {**_shown, **{key: value for key, value in shell.user_ns.items() if isinstance(value, AmdReport)}}
     if name not in known:
-        raise UsageError(
+        raise _usage_error(
             f"%%amd: --against takes an architecture ({', '.join(hardware.LIMITS)}) or a kernel that this cell "
             f"launches or an earlier %%amd has shown ({', '.join(known) or 'none yet'}); got {name}."
         )

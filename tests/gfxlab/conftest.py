@@ -1,4 +1,4 @@
-"""What the instruments' tests share. This file puts its folder on the path, where `amd_kernels` is."""
+"""What the instruments' tests share."""
 
 from __future__ import annotations
 

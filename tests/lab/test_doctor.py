@@ -158,11 +158,17 @@ SICK = {
     "no weights": (
         machine(probes={"weights": Probe(None)}),
         "Model",
-        "failed",
+        "note",
         "not installed",
         "course_lab model fetch",
     ),
-    "no gguf": (machine(probes={"weights": Probe(error="no gguf")}), "Model", "failed", "no gguf", "-e '.[model]'"),
+    "no gguf": (
+        machine(probes={"weights": Probe(error="no gguf")}),
+        "Model",
+        "note",
+        "no gguf",
+        "install gguf tokenizers",
+    ),
     "full disk": (machine(free_disk=100 << 20), "Disk", "warning", "0.1 GiB free", "pip cache purge"),
 }
 
