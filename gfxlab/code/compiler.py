@@ -31,6 +31,7 @@ class Compiled:
     num_warps: int
     num_stages: int
     sources: dict[str, dict[int, str]]  # filename -> line number -> text, for the functions of the kernel
+    global_scratch: int = 0  # bytes of global memory that each program is lent
 
 
 def compile(kernel: Any, spec: Specialisation, arch: str, **options: Any) -> Compiled:
@@ -54,6 +55,7 @@ def compile(kernel: Any, spec: Specialisation, arch: str, **options: Any) -> Com
         num_warps=answer["num_warps"],
         num_stages=answer["num_stages"],
         sources=_sources(packed),
+        global_scratch=answer["global_scratch"],
     )
 
 

@@ -28,7 +28,7 @@ def compile_job(payload: dict[str, Any]) -> dict[str, Any]:
             (name -> type), "constexprs" and "attrs" (lists of [path, value]).
 
     Returns:
-        {"asm": text, "shared": bytes of LDS, "num_warps": ..., "num_stages": ...}, or, when the compiler refuses,
+        {"asm": text, "shared": bytes of LDS, "global_scratch": bytes a program, "num_warps": ..., "num_stages": ...}, or, when the compiler refuses,
         {"error": {"type", "message", "filename", "line", "source_line"}}.
     """
     functions: list[Any] = []
@@ -41,6 +41,7 @@ def compile_job(payload: dict[str, Any]) -> dict[str, Any]:
     return {
         "asm": compiled.asm["amdgcn"],
         "shared": metadata.shared,
+        "global_scratch": getattr(metadata, "global_scratch_size", 0) or 0,
         "num_warps": metadata.num_warps,
         "num_stages": metadata.num_stages,
     }

@@ -5,6 +5,8 @@
 - `hooks`     sees every load, store and atomic of an interpreted launch; keeps them inside their tensors
 - `variables` reads what the kernel's own variables hold at such a moment
 - `dual_mode` interprets and compiles one decorated kernel in one process
+- `arguments` takes a launch's arguments apart as the launcher does
+- `driver`    stands for a GPU that is not there: Triton's own launch path, ending in a function of ours
 
 Nothing outside this folder imports `triton.runtime.interpreter` or patches a Triton class.
 """

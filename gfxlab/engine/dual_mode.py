@@ -98,6 +98,18 @@ def cpu_launches_by(launcher: Callable[[Launch], Any]) -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def launches_by_triton() -> Iterator[None]:
+    """Inside the block, Triton launches by itself on whatever its active driver is, CPU tensors or not."""
+    was_enabled = _enabled
+    disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            enable()
+
+
+@contextlib.contextmanager
 def gpu_launches() -> Iterator[list[Launch]]:
     """The launches inside the block that go to a GPU, where `hooks` does not see them; the list grows by one each."""
     global _gpu_launches

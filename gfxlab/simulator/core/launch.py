@@ -6,6 +6,7 @@ How a launch begins (which registers hold what): LLVM, "User Guide for AMDGPU Ba
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -121,6 +122,7 @@ def execute(
     """
     program = programs.parse(compiled.asm)
     memory = GlobalMemory()
+    values = [*values, *_lent(compiled, grid)]
     segment = _argument_segment(program, memory, grid, values, compiled.num_warps)
     run = Run(
         compiled,
@@ -147,6 +149,12 @@ def execute(
         run.add(batch_executor)
         budget -= batch_executor.spent
     return run
+
+
+def _lent(compiled: compiler.Compiled, grid: tuple[int, int, int]) -> list[Value]:
+    """Global memory that the compiler asked for, behind the kernel's own arguments."""
+    size = compiled.global_scratch * math.prod(grid)
+    return [Value("the kernel's scratch memory", "*i8", torch.zeros(size, dtype=torch.uint8))] if size else []
 
 
 def _group_bytes(program: Program, compiled: compiler.Compiled) -> int:

@@ -1,0 +1,168 @@
+"""Runs Triton's tests in a child process, as often as it takes, and counts how they end."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gfxlab.conformance.plugin import read
+
+ARCHS = ("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201")
+FOLDER = "python/test/unit/language"
+FILES = (  # the tests of the language that launch kernels
+    "annotations",
+    "block_pointer",
+    "conversions",
+    "core",
+    "libdevice",
+    "matmul",
+    "mxfp",
+    "pipeliner",
+    "random",
+    "standard",
+    "tensor_descriptor",
+    "tuple",
+)
+OUTCOMES = {
+    "passed": "passed",
+    "wrong": "wrong values",
+    "alarm": "false alarms",
+    "failed": "failed otherwise",
+    "missing": "missing here",
+    "refused": "refused by the compiler",
+    "skipped": "skipped by upstream",
+}
+_SILENCE = 600  # seconds without an outcome after which the child is given up
+
+
+@dataclass(frozen=True)
+class Report:
+    """How the tests ended on each architecture. outcomes: the lines of each log."""
+
+    triton: Path
+    seed: int
+    sample: int
+    outcomes: dict[str, list[dict[str, Any]]]
+
+    def counts(self, arch: str) -> dict[str, int]:
+        """How many tests ended in each of `OUTCOMES`."""
+        found = Counter(line["outcome"] for line in self.outcomes[arch])
+        return {name: found[name] for name in OUTCOMES}
+
+    def failures(self, arch: str) -> list[dict[str, Any]]:
+        """What neither passed nor was skipped, in the order of `OUTCOMES`."""
+        order = list(OUTCOMES)
+        bad = [line for line in self.outcomes[arch] if line["outcome"] not in ("passed", "skipped")]
+        return sorted(bad, key=lambda line: (order.index(line["outcome"]), line["test"]))
+
+    def command(self, arch: str, test: str) -> str:
+        """What runs one test again."""
+        return f"python -m gfxlab.conformance {self.triton} --arch {arch} --only '{test}'"
+
+    def table(self) -> str:
+        """Markdown: outcomes by architecture."""
+        head = "| | " + " | ".join(self.outcomes) + " |\n|---|" + "---:|" * len(self.outcomes)
+        rows = [
+            f"| {words} | " + " | ".join(str(self.counts(arch)[name]) for arch in self.outcomes) + " |"
+            for name, words in OUTCOMES.items()
+        ]
+        return "\n".join([head, *rows])
+
+    def __str__(self) -> str:
+        how = f"at most {self.sample} parametrisations of each function, seed {self.seed}" if self.sample else "all"
+        parts = [f"Triton's tests of its language ({how})", self.table()]
+        for arch in self.outcomes:
+            for line in self.failures(arch):
+                words = OUTCOMES[line["outcome"]]
+                parts.append(f"{arch} {words}: {line.get('why', '')}\n  {self.command(arch, line['test'])}")
+        return "\n".join(parts)
+
+
+def conformance(
+    triton: Path | str,
+    *,
+    archs: Sequence[str] = ARCHS,
+    seed: int = 0,
+    every: bool = False,
+    sample: int = 20,
+    only: Sequence[str] = (),
+    logs: Path | str = ".conformance",
+    seconds: int = 60,
+) -> Report:
+    """Run the tests of Triton's language on simulated GPUs.
+
+    Args:
+        triton: a checkout of Triton. Its tests run in place, against the Triton that is installed here.
+        every: all parametrisations, not a sample of each function; what the logs hold already is not run again.
+        only: tests by pytest's name (`test_core.py::test_dot[...]`), without sample and memory.
+        logs: the folder for outcomes so far, a file for each architecture, seed and sample.
+        seconds: the time limit of one test.
+
+    Raises:
+        FileNotFoundError: there are no such tests.
+    """
+    folder = Path(triton).resolve() / FOLDER
+    files = [folder / f"test_{name}.py" for name in FILES]
+    present = [str(file) for file in files if file.is_file()]
+    if not present:
+        raise FileNotFoundError(f"{folder} holds no tests of Triton's language; give the folder of a Triton checkout")
+    sample = 0 if every or only else sample
+    logs = Path(logs).resolve()
+    logs.mkdir(parents=True, exist_ok=True)
+    targets = [f"{folder}/{test.removeprefix(FOLDER + '/')}" for test in only] or present
+    outcomes = {}
+    for arch in archs:
+        log = logs / ("-".join([arch, "only"] if only else [arch, str(seed), str(sample or "all")]) + ".jsonl")
+        if only:
+            log.unlink(missing_ok=True)
+        _until_done(folder, targets, log, arch=arch, seed=seed, sample=sample, seconds=seconds)
+        outcomes[arch] = read(log)
+    return Report(Path(triton), seed, sample, outcomes)
+
+
+def _until_done(folder: Path, targets: list[str], log: Path, **options: Any) -> None:
+    """Start pytest until it ends by itself; a test in which it died is noted and left out of the next start."""
+    while not _run(folder, targets, log, **options):
+        died = [line for line in read(log) if line["outcome"] == "started"]
+        if not died:
+            raise RuntimeError(f"pytest ended before the first test; run it by hand in {folder}")
+        with log.open("a") as file:
+            for line in died:
+                why = "the process ended in Triton's compiler"
+                file.write(json.dumps({"test": line["test"], "outcome": "refused", "why": why}) + "\n")
+
+
+def _run(folder: Path, targets: list[str], log: Path, *, arch: str, seed: int, sample: int, seconds: int) -> bool:
+    """One start of pytest; whether it came to its end."""
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "gfxlab.conformance.plugin", "-p", "no:cacheprovider"]
+    command += [f"--gfx-arch={arch}", f"--seed={seed}", f"--sample={sample}", f"--log={log}", f"--seconds={seconds}"]
+    command += ["-p", "no:xdist", "-W", "ignore", "--tb=short", "--no-header", "--rootdir", str(folder), *targets]
+    with log.with_suffix(".txt").open("a") as output:
+        child = subprocess.Popen(
+            command, stdout=output, stderr=subprocess.STDOUT, cwd=folder, env={**os.environ, "OMP_NUM_THREADS": "1"}
+        )
+        try:
+            return _watched(child, log) in (0, 1, 5)  # all passed, some failed, nothing left to run
+        finally:
+            child.kill()
+            child.wait()
+
+
+def _watched(child: subprocess.Popen, log: Path) -> int | None:
+    """The child's exit status; None when it said nothing for so long that it must hang."""
+    size = -1
+    while True:
+        try:
+            return child.wait(_SILENCE)
+        except subprocess.TimeoutExpired:
+            now = log.stat().st_size if log.exists() else 0
+            if now == size:
+                return None
+            size = now
