@@ -80,6 +80,9 @@ class Exercise:
     entry: name of the function that the answer must define.
     reference: takes the entry's arguments and returns the right result (a tensor or a tuple of tensors).  The answer's
         dtype must be the reference's; a float64 result means "the dtype of the first floating-point argument".
+    exact: takes the same arguments and returns the same results before they are rounded, in float64: first what is
+        returned, then what is written in place.  An answer is compared with these; shapes and dtypes are the
+        reference's.  None compares with what `reference` returns.
     hints: three, from a question to a skeleton.
     suspects: known mistakes, the likeliest first.
     kind: "write" (fill in a stub) or "repair" (find the bug).
@@ -107,6 +110,7 @@ class Exercise:
     torch_may_finish: bool = False
     time_limit: float = 10.0
     picture: str = ""
+    exact: Callable[..., tuple[torch.Tensor, ...]] | None = None
 
     def __post_init__(self) -> None:
         names = [case.name for case in self.cases]

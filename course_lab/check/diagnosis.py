@@ -18,6 +18,7 @@ import numpy as np
 import torch
 
 from course_lab.authoring.exercise import Exercise
+from course_lab.authoring.spread import is_spread
 from course_lab.check import answer
 from course_lab.check.sentences import Diagnosis, diagnosis, plain_exception
 from course_lab.check.verdict import CaseRun, Comparison, close, fresh, numbers
@@ -161,8 +162,9 @@ def too_many_launches(facts: Facts) -> Diagnosis | None:
 
 
 def suspects(facts: Facts) -> Diagnosis | None:
+    near = [run for run in facts.wrong if not any(isinstance(a, torch.Tensor) and is_spread(a) for a in run.args)]
     for suspect in facts.exercise.suspects:
-        if facts.wrong and all(_reproduces(suspect.formula, run) for run in facts.wrong):
+        if near and all(_reproduces(suspect.formula, run) for run in near):
             return Diagnosis(suspect.code, suspect.sentence)
     return None
 

@@ -8,12 +8,12 @@ from course_lessons.l00_start_here import reference as own
 _EXACT = "one operation, rounded once: the result is exact"
 
 
-def _vector(n: int, dtype: torch.dtype = torch.float32):
-    return lambda generator: (torch.randn(n, generator=generator).to(dtype),)
+def _vector(*shape: int, dtype: torch.dtype = torch.float32):
+    return lambda generator: (torch.randn(shape, generator=generator).to(dtype),)
 
 
-def _vector_and(n: int, *numbers: float):
-    return lambda generator: (torch.randn(n, generator=generator), *numbers)
+def _vector_and(shape: int | tuple[int, ...], *numbers: float):
+    return lambda generator: (torch.randn(shape, generator=generator), *numbers)
 
 
 def _two_vectors(*shape: int):
@@ -29,11 +29,12 @@ EXERCISES = (
         entry="double",
         reference=own.double,
         cases=(
-            Case("one full block", _vector(128), atol=0, rtol=0, why=_EXACT),
+            Case("one full block", _vector(128), atol=0, rtol=0, why=_EXACT, again=True),
             Case("several blocks", _vector(512), atol=0, rtol=0, why=_EXACT),
             Case("size not a multiple of the block", _vector(300), atol=0, rtol=0, why=_EXACT),
             Case("one element", _vector(1), atol=0, rtol=0, why=_EXACT),
-            Case("float16", _vector(200, torch.float16), atol=0, rtol=0, why=_EXACT),
+            Case("float16", _vector(200, dtype=torch.float16), atol=0, rtol=0, why=_EXACT),
+            Case("two dimensions", _vector(9, 67), atol=0, rtol=0, why=_EXACT),
         ),
         hints=(
             "Which function is the counterpart of `tl.load`, and what must it be told besides the addresses?",
@@ -50,10 +51,11 @@ EXERCISES = (
         reference=own.shift,
         kind="repair",
         cases=(
-            Case("one full block", _vector_and(128, 1.5), atol=0, rtol=0, why=_EXACT),
+            Case("one full block", _vector_and(128, 1.5), atol=0, rtol=0, why=_EXACT, again=True),
             Case("several blocks", _vector_and(640, 3.0), atol=0, rtol=0, why=_EXACT),
             Case("size not a multiple of the block", _vector_and(200, -2.0), atol=0, rtol=0, why=_EXACT),
             Case("fewer elements than a block", _vector_and(60, 0.25), atol=0, rtol=0, why=_EXACT),
+            Case("two dimensions", _vector_and((5, 77), -0.5), atol=0, rtol=0, why=_EXACT),
         ),
         hints=(
             "Which elements are wrong, the first ones or the last ones? Who should have written them?",
@@ -73,6 +75,7 @@ EXERCISES = (
             Case("nothing to limit", _vector_and(128, -100.0, 100.0), atol=0, rtol=0, why=_EXACT),
             Case("everything above the range", _vector_and(129, -9.0, -8.0), atol=0, rtol=0, why=_EXACT),
             Case("everything below the range", _vector_and(64, 8.0, 9.0), atol=0, rtol=0, why=_EXACT),
+            Case("two dimensions", _vector_and((3, 111), -1.5, 0.25), atol=0, rtol=0, why=_EXACT, again=True),
         ),
         hints=(
             "Python's `min` and `max` compare two numbers. What works on a whole block, lane by lane?",
@@ -105,10 +108,11 @@ EXERCISES = (
         entry="distance",
         reference=own.distance,
         cases=(
-            Case("one full block", _two_vectors(256), atol=0, rtol=0, why=_EXACT),
+            Case("one full block", _two_vectors(256), atol=0, rtol=0, why=_EXACT, again=True),
             Case("size not a multiple of any block", _two_vectors(1000), atol=0, rtol=0, why=_EXACT),
             Case("one element", _two_vectors(1), atol=0, rtol=0, why=_EXACT),
             Case("two dimensions", _two_vectors(7, 83), atol=0, rtol=0, why=_EXACT),
+            Case("more than any one block holds", _two_vectors(100_003), atol=0, rtol=0, why=_EXACT),
         ),
         hints=(
             "Three things come before the launch: output, number of elements, grid. Where do you get each?",

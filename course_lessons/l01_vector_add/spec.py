@@ -7,13 +7,16 @@ from torch import Generator, Tensor
 
 from course_kernels import reference
 from course_lab.authoring.exercise import Case, Exercise, Suspect
+from course_lab.authoring.spread import spread
+from course_lab.authoring.tolerance import rounded_once
 from course_lessons.l01_vector_add import reference as own
+from course_lessons.makers import FAR, widened
 
 # A copy, and one addition that is rounded once, have exactly one right result.
 _EXACT = {"atol": 0.0, "rtol": 0.0, "why": "one rounding at most: there is exactly one right result"}
 # A product and a sum may be rounded together (fused multiply-add) or one after the other.
-_FLOAT32 = {"atol": 1e-6, "rtol": 1e-5, "why": "float32, with or without a fused multiply-add: a few units of 2^-24"}
-_BFLOAT16 = {"atol": 1e-6, "rtol": 8e-3, "why": "rounded once to bfloat16: one unit in the last place is 8e-3"}
+_FLOAT32 = rounded_once(torch.float32, 2, term=2.0)
+_BFLOAT16 = rounded_once(torch.bfloat16, 2, term=2.0)
 
 Make = Callable[[Generator], tuple]
 
@@ -65,6 +68,21 @@ def _rows(t: int, n: int, *, dtype=torch.float32, gap_x=0, gap_r=0) -> Make:
         return x, residual, _random(n, generator=g, dtype=dtype)
 
     return make
+
+
+def _far_apart(of: Callable[[Tensor], Tensor], dtype=torch.bfloat16) -> Make:
+    """A view of a (3, 40) matrix whose rows lie 2^30 elements apart: the last one begins at element 2^31."""
+    return lambda g: (of(spread(_random(3, 40, generator=g, dtype=dtype), (FAR, 1))),)
+
+
+def _far_table(g: Generator) -> tuple:
+    """The same of a table, with an index in 32 bits."""
+    return spread(_random(3, 40, generator=g), (FAR, 1)), torch.tensor([2, 0, 1, 2], dtype=torch.int32)
+
+
+def _far_rows(g: Generator) -> tuple:
+    x, residual, bias = _rows(3, 40, dtype=torch.bfloat16)(g)
+    return spread(x, (FAR, 1)), spread(residual, (FAR + 8, 1)), bias
 
 
 def _cancelling_rows(g: Generator) -> tuple:
@@ -161,8 +179,9 @@ _SCALE_AND_ADD = Exercise(
     minutes=5,
     entry="scale_and_add",
     reference=own.scale_and_add,
+    exact=lambda x, y, alpha: (alpha * x.double() + y.double(),),
     cases=(
-        Case("whole blocks", _scaled(1024, alpha=2.5), **_FLOAT32),
+        Case("whole blocks", _scaled(1024, alpha=2.5), **_FLOAT32, again=True),
         Case("size not a multiple of the block", _scaled(1000, alpha=-0.75), **_FLOAT32),
         Case("one element", _scaled(1, alpha=3.0), **_FLOAT32),
         Case("two dimensions", _scaled(5, 576, alpha=0.1), **_FLOAT32),
@@ -170,9 +189,8 @@ _SCALE_AND_ADD = Exercise(
         Case(
             "bfloat16, y nearly cancels alpha * x",
             _cancelling,
-            atol=1e-6,
-            rtol=8e-3,
-            why="a product rounded to bfloat16 is off by 2^-9, as much as what is left after the subtraction",
+            **_BFLOAT16
+            | {"why": "a product rounded to bfloat16 is off by 2^-9, as much as what is left after the subtraction"},
         ),
     ),
     hints=(
@@ -199,7 +217,7 @@ _ADD = Exercise(
     entry="add",
     reference=reference.vector_add,
     cases=(
-        Case("whole blocks", _two(4096), **_EXACT),
+        Case("whole blocks", _two(4096), **_EXACT, again=True),
         Case("SmolLM2's residual stream, 37 tokens", _two(37, 576), **_EXACT),
         Case("one more than a power of two", _two(1025), **_EXACT),
         Case("a prime number of elements", _two(2003), **_EXACT),
@@ -233,7 +251,7 @@ _COPY = Exercise(
     entry="copy",
     reference=own.copy,
     cases=(
-        Case("contiguous", _view(16, 256, lambda x: x), **_EXACT),
+        Case("contiguous", _view(16, 256, lambda x: x), **_EXACT, again=True),
         Case("rows and columns not multiples of a block", _view(37, 83, lambda x: x), **_EXACT),
         Case("a slice of the columns", _view(20, 100, lambda x: x[:, 3:40]), **_EXACT),
         Case("a transposed view", _view(19, 45, lambda x: x.T), **_EXACT),
@@ -241,6 +259,8 @@ _COPY = Exercise(
         Case("one row repeated, stride 0", _view(1, 65, lambda x: x.expand(6, 65)), **_EXACT),
         Case("bfloat16, a transposed slice", _view(40, 30, lambda x: x[5:38].T, torch.bfloat16), **_EXACT),
         Case("one element", _view(1, 1, lambda x: x), **_EXACT),
+        Case("rows 2^30 elements apart", _far_apart(lambda x: x), **_EXACT),
+        Case("columns 2^30 elements apart", _far_apart(lambda x: x.T), **_EXACT),
     ),
     hints=(
         "Element (m, n) of `x`: how far from the first element does it lie? And where does the same element lie in "
@@ -281,13 +301,15 @@ _GATHER = Exercise(
     entry="gather_rows",
     reference=own.gather_rows,
     cases=(
-        Case("power-of-two width", _table(10, 64, [3, 9, 0, 5, 2, 7]), **_EXACT),
+        Case("power-of-two width", _table(10, 64, [3, 9, 0, 5, 2, 7]), **_EXACT, again=True),
         Case("SmolLM2's width, 576", _table(50, 576, 12), **_EXACT),
         Case("few rows, looked up often", _table(3, 20, [2, 2, 0, 1, 2, 0, 0, 1]), **_EXACT),
         Case("rows further apart than their width", _table(12, 100, 7, gap=13), **_EXACT),
         Case("one index, the last row", _table(30, 33, [29]), **_EXACT),
         Case("one column", _table(40, 1, 20), **_EXACT),
         Case("bfloat16 table, int32 index", _table(25, 90, 9, dtype=torch.bfloat16, index_dtype=torch.int32), **_EXACT),
+        Case("a long table", _table(70_000, 8, [69_999, 0, 40_000, 300]), **_EXACT),
+        Case("rows 2^30 elements apart, int32 index", _far_table, **_EXACT),
     ),
     hints=(
         "Program `i` writes row `i` of `y`. Where does it find out which row of `x` to read?",
@@ -328,7 +350,7 @@ _REPAIR = Exercise(
     reference=lambda x, residual: reference.vector_add(x, residual),
     kind="repair",
     cases=(
-        Case("hidden size 1024", _two(4, 1024), **_EXACT),
+        Case("hidden size 1024", _two(4, 1024), **_EXACT, again=True),
         Case("SmolLM2's hidden size, 576", _two(37, 576), **_EXACT),
         Case("one token", _two(1, 576), **_EXACT),
         Case("a size just above a block", _two(25, 41), **_EXACT),
@@ -353,22 +375,23 @@ _BIAS_RESIDUAL_ADD = Exercise(
     minutes=20,
     entry="bias_residual_add",
     reference=own.bias_residual_add,
+    exact=widened(own.bias_residual_add),
     max_launches=1,
     cases=(
-        Case("whole tiles", _rows(16, 256), **_FLOAT32),
+        Case("whole tiles", _rows(16, 256), **_FLOAT32, again=True),
         Case("SmolLM2's width, 576", _rows(13, 576), **_FLOAT32),
         Case("rows and columns not multiples of a block", _rows(11, 83), **_FLOAT32),
         Case("x is a slice of a wider matrix", _rows(9, 100, gap_x=17), **_FLOAT32),
         Case("the residual is a slice of a wider matrix", _rows(9, 130, gap_r=5), **_FLOAT32),
         Case("one token", _rows(1, 70), **_FLOAT32),
-        Case("bfloat16", _rows(7, 129, dtype=torch.bfloat16), atol=1e-5, rtol=8e-3, why=_BFLOAT16["why"]),
+        Case("bfloat16", _rows(7, 129, dtype=torch.bfloat16), **_BFLOAT16),
         Case(
             "bfloat16, the residual nearly cancels the rest",
             _cancelling_rows,
-            atol=1e-6,
-            rtol=8e-3,
-            why="x + bias rounded to bfloat16 is off by 2^-9, as much as what is left in the end",
+            **_BFLOAT16 | {"why": "x + bias rounded to bfloat16 is off by 2^-9, as much as what is left in the end"},
         ),
+        Case("one more than a power of two, both ways", _rows(33, 257, gap_x=3, gap_r=6), **_FLOAT32),
+        Case("rows 2^30 elements apart", _far_rows, **_BFLOAT16),
     ),
     hints=(
         "Each of the four tensors has its own way from (t, c) to an offset. Write the four down. Which of them does "
