@@ -119,7 +119,7 @@ def check(numbers: Numbers = None) -> None:
 @app.command()
 def progress() -> None:
     """Show which exercises you have solved and tried."""
-    from course_lab.record import progress
+    from course_lab.journal import progress
 
     print(progress())
 
@@ -178,9 +178,9 @@ def build(
     force: Annotated[bool, typer.Option(help="Execute even where no code has changed.")] = False,
 ) -> None:
     """Build notebooks/, exercises/ and solutions/ from course_lessons/; your answers stay."""
-    from course_lab.authoring.build import build
+    from course_lab.authoring.build import build_notebooks
 
-    report = build(lesson, check=only_check, force=force, say=print)
+    report = build_notebooks(lesson, check=only_check, force=force, say=print)
     print(report)
     raise typer.Exit(int(not report.ok))
 

@@ -46,7 +46,7 @@ MODULES = {
     "course_lab.mutants": "course_lab.authoring.mutants",
     "course_lab.notebooks": "course_lab.authoring.notebooks",
     "course_lab.owner_report": "course_lab.doctor.owner_report",
-    "course_lab.progress": "course_lab.record",
+    "course_lab.progress": "course_lab.journal",
     "course_lab.sandbox": "gfxlab.sandbox",
     "course_lab.simulator": "gfxlab.simulator",
     "course_lab.source": "course_lab.authoring.source",

@@ -95,7 +95,7 @@ def report(
     """Run FILE as a script, and show what the kernels that it launches become on an AMD GPU."""
     import gfxlab
     from gfxlab import hardware
-    from gfxlab.code.launched import launched
+    from gfxlab.code.of_launches import launched
     from gfxlab.simulator.show import script
 
     path, kernel = script.split(target)

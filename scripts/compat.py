@@ -25,7 +25,7 @@ from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
 
-from course_lab.authoring.build import compat, pages
+from course_lab.authoring.build import compat, repository_pages
 
 ROOT = Path(__file__).resolve().parents[1]
 OVERLAYS = ROOT / ".venv-compat"
@@ -56,7 +56,7 @@ def main(arguments: list[str]) -> int:
     suites = [name for name in SUITES if name in arguments] or list(SUITES)
     run([version for version in VERSIONS if version in arguments] or list(VERSIONS), suites)
     results = compat.stored()
-    for path, text in pages.pages():
+    for path, text in repository_pages.pages():
         path.write_text(text, encoding="utf-8")
     print(compat.table(results))
     return int(any(suite["failed"] for row in results.values() for suite in row["suites"].values()))

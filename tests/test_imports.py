@@ -137,7 +137,7 @@ def test_every_old_module_has_a_successor():
 
 @pytest.mark.parametrize("first", ["course_lab.trace", "course_lab.progress"])
 def test_a_class_of_an_old_module_is_the_class_of_today(first):
-    todays = {"course_lab.trace": "gfxlab.tracing:Trace", "course_lab.progress": "course_lab.record:Progress"}[first]
+    todays = {"course_lab.trace": "gfxlab.tracing:Trace", "course_lab.progress": "course_lab.journal:Progress"}[first]
     module, name = todays.split(":")
     told(f"import course_lab, {module}, {first}\nassert {first}.{name} is {module}.{name}")
 

@@ -20,7 +20,7 @@ from course_lab.authoring import lessons, source
 from course_lab.authoring.exercise import Exercise
 from course_lab.check import answer, grading
 from course_lab.check.report import ExerciseFailed, Report
-from course_lab.record import history, record
+from course_lab.journal import history, record
 from gfxlab import sandbox
 
 ATTEMPTS_BEFORE_SOLUTION = 3

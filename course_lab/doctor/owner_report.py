@@ -28,7 +28,7 @@ from course_lab import bench, doctor
 from course_lab.doctor.machine import COURSE
 from gfxlab import engines, hardware
 from gfxlab.code.errors import AmdError
-from gfxlab.code.launched import launched
+from gfxlab.code.of_launches import launched
 from gfxlab.code.report import AmdReport, format_widths
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -7,7 +7,7 @@ regressions(report_a, report_b)
 
 from gfxlab.code.card import Comparison, compare
 from gfxlab.code.errors import AmdError, AmdLimitError
-from gfxlab.code.regressions import regressions
 from gfxlab.code.report import AmdReport, amd_report
+from gfxlab.code.verdicts import regressions
 
 __all__ = ["AmdError", "AmdLimitError", "AmdReport", "Comparison", "amd_report", "compare", "regressions"]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from gfxlab import style
 from gfxlab.code import isa
-from gfxlab.code.explain import KIND_WORDS, explain
+from gfxlab.code.explanations import KIND_WORDS, explain
 
 if TYPE_CHECKING:
     from gfxlab.code.report import AmdReport

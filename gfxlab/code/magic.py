@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from gfxlab import hardware
 from gfxlab.code.card import compare
 from gfxlab.code.errors import AmdError
-from gfxlab.code.launched import launched
+from gfxlab.code.of_launches import launched
 from gfxlab.code.report import AmdReport
 
 if TYPE_CHECKING:

@@ -5,23 +5,23 @@ gives the same facts as text.
 """
 
 from gfxlab.draw.bars import bytes_bar
-from gfxlab.draw.causal_map import causal_map
-from gfxlab.draw.curves import curves
-from gfxlab.draw.fp8_line import fp8_line
+from gfxlab.draw.cache_pages import paged_cache
+from gfxlab.draw.coalescing import cache_lines, lanes
 from gfxlab.draw.frames import Frames
-from gfxlab.draw.lanes import cache_lines, lanes
-from gfxlab.draw.matrix_unit import matrix_unit
-from gfxlab.draw.online_softmax import online_softmax
-from gfxlab.draw.paged_cache import paged_cache
-from gfxlab.draw.program_map import Piece, program_map
-from gfxlab.draw.reduction import reduction
-from gfxlab.draw.relative_turns import relative_turns
+from gfxlab.draw.function_plots import curves
+from gfxlab.draw.masks import causal_map
+from gfxlab.draw.matrix_tiles import matrix_unit
+from gfxlab.draw.number_lines import fp8_line
+from gfxlab.draw.pairs import rope_pairs
+from gfxlab.draw.program_maps import Piece, program_map
+from gfxlab.draw.reductions import reduction
 from gfxlab.draw.reuse import reuse_map
-from gfxlab.draw.roofline import Point, roofline
-from gfxlab.draw.rope_pairs import rope_pairs
+from gfxlab.draw.roofs import Point, roofline
+from gfxlab.draw.softmax_steps import online_softmax
 from gfxlab.draw.svg import Picture
-from gfxlab.draw.tile_walk import tile_walk
-from gfxlab.draw.token_layouts import token_layouts
+from gfxlab.draw.token_orders import token_layouts
+from gfxlab.draw.turns import relative_turns
+from gfxlab.draw.walks import tile_walk
 
 __all__ = [
     "Frames",

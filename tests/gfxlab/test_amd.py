@@ -15,7 +15,7 @@ import torch
 from gfxlab import hardware
 from gfxlab.code import AmdError, AmdLimitError, amd_report, compare, compiler, isa, ship
 from gfxlab.code.errors import plain
-from gfxlab.code.explain import explain
+from gfxlab.code.explanations import explain
 from gfxlab.code.report import format_widths, measure
 from gfxlab.sandbox import Outcome
 

@@ -14,7 +14,7 @@ from IPython.utils.capture import capture_output
 from gfxlab import hardware
 from gfxlab.code import amd_report, compare, magic
 from gfxlab.code import work as works
-from gfxlab.code.launched import launched
+from gfxlab.code.of_launches import launched
 from gfxlab.engine import dual_mode
 from gfxlab.tracing import trace
 

@@ -31,7 +31,7 @@ class FakeCourse:
         return self.root / "fake_lessons" / "l90_double"
 
     def build(self, **options) -> build.BuildReport:
-        return build.build(LESSON, **options)
+        return build.build_notebooks(LESSON, **options)
 
     def path(self, folder: str) -> Path:
         return self.root / folder / f"{LESSON}.ipynb"

@@ -8,7 +8,7 @@ from small_exercises import DOUBLE, DOUBLE_SOLUTION, DOUBLE_STUB
 
 import course_lab.check.magics as magics
 from course_lab.authoring import lessons
-from course_lab.record import events, history
+from course_lab.journal import events, history
 
 
 class Notebook:
@@ -125,7 +125,7 @@ def test_my_kernel_is_the_last_right_answer(notebook):
 
 
 def test_my_kernel_falls_back_when_the_stored_answer_no_longer_runs(course_home):
-    from course_lab.record import record
+    from course_lab.journal import record
 
     record("91.1", "attempt", status="passed", answer="a", code="import nothing_of_that_name", entry="double")
     with pytest.warns(UserWarning, match="no longer runs"):

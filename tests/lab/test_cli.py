@@ -131,7 +131,7 @@ def test_model_fetch_reports_what_went_wrong(course, monkeypatch):
 
 
 def test_a_missing_package_sends_the_user_to_the_doctor(course, monkeypatch):
-    monkeypatch.setitem(sys.modules, "course_lab.record", None)  # its import raises ImportError
+    monkeypatch.setitem(sys.modules, "course_lab.journal", None)  # its import raises ImportError
     status, _, error = course("progress")
     assert status == 1
     assert error.endswith("`course doctor` says what to do.\n")
@@ -141,7 +141,7 @@ def test_a_defect_of_the_course_keeps_its_traceback(fake_course, monkeypatch):
     def broken():
         raise ZeroDivisionError
 
-    monkeypatch.setattr(sys.modules["course_lab.record"], "progress", broken)
+    monkeypatch.setattr(sys.modules["course_lab.journal"], "progress", broken)
     monkeypatch.setattr(sys, "argv", ["course", "progress"])
     with pytest.raises(ZeroDivisionError):
         cli.main()

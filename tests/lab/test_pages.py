@@ -1,19 +1,19 @@
 """Pages made from stored results."""
 
 from course_lab.authoring import lessons
-from course_lab.authoring.build import pages
+from course_lab.authoring.build import repository_pages
 from course_lab.bench import survey
 
 
 def test_the_pages_of_the_repository_agree_with_the_results():
-    for path, text in pages.pages():
+    for path, text in repository_pages.pages():
         assert path.read_text(encoding="utf-8") == text, f"{path.name}: run `make lessons`"
 
 
 def test_only_what_stands_between_the_marks_changes():
     text = "a\n<!-- x: written by `course build` -->\nold\n<!-- x: end -->\nb\n"
-    assert pages.between("x", "new", text) == text.replace("old", "new")
-    assert pages.between("y", "new", text) == text
+    assert repository_pages.between("x", "new", text) == text.replace("old", "new")
+    assert repository_pages.between("y", "new", text) == text
 
 
 def test_a_summary_names_the_worst_of_each_target():
@@ -26,14 +26,14 @@ def test_a_summary_names_the_worst_of_each_target():
 
 
 def test_without_a_readme_there_are_no_pages(tmp_path):
-    assert list(pages.pages(tmp_path)) == []
+    assert list(repository_pages.pages(tmp_path)) == []
 
 
 def test_the_table_of_lessons_gives_time_and_difficulty(fake_source):
-    row = pages.lesson_table([lessons.lesson("90")]).splitlines()[2]
+    row = repository_pages.lesson_table([lessons.lesson("90")]).splitlines()[2]
     assert row.startswith("| [Doubling](notebooks/90_double.ipynb) | A lesson with two exercises |  |")
     assert row.endswith("| [2](exercises/90_double.ipynb), 15 min | ★ to ★★ |")
     known = lessons.lesson("02")
     work = sum(exercise.minutes for exercise in known.exercises)
     end = f"| {known.minutes} min | [6](exercises/02_rmsnorm.ipynb), {work} min | ★ to ★★★ |"
-    assert pages.lesson_table([known]).endswith(end)
+    assert repository_pages.lesson_table([known]).endswith(end)

@@ -7,7 +7,7 @@ import warnings
 import pytest
 from small_exercises import COPY, DOUBLE
 
-from course_lab.record import events, history, home, progress, record
+from course_lab.journal import events, history, home, progress, record
 
 
 def attempt(number: str, status: str, answer: str, **more) -> None:

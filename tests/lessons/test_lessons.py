@@ -61,7 +61,7 @@ def test_the_reading_time_is_honest(lesson):
 
 
 def test_the_notebooks_are_what_their_source_gives():
-    report = build.build(check=True)
+    report = build.build_notebooks(check=True)
     assert report.ok, str(report)
 
 

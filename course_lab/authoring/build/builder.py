@@ -18,8 +18,8 @@ from pathlib import Path
 from nbformat import NotebookNode
 
 from course_lab.authoring import lessons
-from course_lab.authoring.build import assemble, compare, learner, outputs, overview, pages, rules
-from course_lab.authoring.build.execute import execute
+from course_lab.authoring.build import assemble, compare, learner, mutant_pages, outputs, repository_pages, rules
+from course_lab.authoring.build.execution import execute
 from course_lab.authoring.build.files import BuildError, back_up, place, to_text, write
 from course_lab.authoring.lessons import Lesson, LessonError
 from course_lab.authoring.notebooks import NotebookError, read_notebook, short
@@ -58,7 +58,7 @@ class BuildReport:
         return "\n".join(lines)
 
 
-def build(
+def build_notebooks(
     only: str | None = None,
     check: bool = False,
     force: bool = False,
@@ -118,10 +118,10 @@ class _Job:
     def overview(self, folder: Path) -> None:
         """Write the page of a folder of lessons; a page that somebody wrote by hand stays."""
         path = folder / "README.md"
-        if path.exists() and not path.read_text(encoding="utf-8").startswith(overview.MARK):
+        if path.exists() and not path.read_text(encoding="utf-8").startswith(mutant_pages.MARK):
             return
         try:
-            self._store(path, overview.overview(_lessons_in(folder)))
+            self._store(path, mutant_pages.overview(_lessons_in(folder)))
         except _BROKEN as error:
             if str(error) not in self.report.problems:
                 self.report.warnings.append(f"{short(path)} was not renewed: {error}")
@@ -129,7 +129,7 @@ class _Job:
     def pages(self, root: Path) -> None:
         """Write what pages of a repository say of its lessons and from stored results."""
         try:
-            for path, text in pages.pages(root):
+            for path, text in repository_pages.pages(root):
                 self._store(path, text)
         except _BROKEN as error:
             if str(error) not in self.report.problems:

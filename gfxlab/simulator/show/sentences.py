@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from gfxlab.code import isa
-from gfxlab.code.explain import explain
+from gfxlab.code.explanations import explain
 from gfxlab.simulator.core.program import Decoded, is_control, is_end, is_jump
 from gfxlab.simulator.show.stepper import Frame, Touch
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from gfxlab import draw
-from gfxlab.draw.program_map import _Axis, stack_rows
+from gfxlab.draw.program_maps import _Axis, stack_rows
 from gfxlab.draw.svg import Canvas
 
 POINTS = [draw.Point("add", 1e6, 12e6, 4e-6), draw.Point("dot", 1e12, 1e8)]
