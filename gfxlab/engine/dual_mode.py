@@ -18,6 +18,7 @@ import triton
 import triton.language as tl
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource, make_backend
+from triton.language.semantic import TritonSemantic
 from triton.runtime.autotuner import Autotuner
 from triton.runtime.cache import triton_key
 from triton.runtime.interpreter import InterpretedFunction
@@ -205,8 +206,10 @@ def specialise(kernel, args: tuple = (), kwargs: dict[str, Any] | None = None, a
     return Specialisation(signature, constexprs, attrs, {k: v for k, v in kwargs.items() if k in vars(parsed)})
 
 
-def compile(kernel, spec: Specialisation, arch: str = "gfx942", **options):
+def compile(kernel, spec: Specialisation, arch: str = "gfx942", *, quiet: bool = False, **options):
     """Compile `kernel` for an AMD architecture, with no GPU; returns Triton's CompiledKernel (`.asm`, `.metadata`).
+
+    quiet: leave out what the kernel prints, which needs a host that listens.
 
     Raises:
         RuntimeError: this process runs under TRITON_INTERPRET=1.
@@ -214,4 +217,24 @@ def compile(kernel, spec: Specialisation, arch: str = "gfx942", **options):
     if _ENV_INTERPRET:
         raise RuntimeError("a process started with TRITON_INTERPRET=1 cannot compile; unset it, or compile in a worker")
     source = ASTSource(fn=_jit_function(kernel), signature=spec.signature, constexprs=spec.constexprs, attrs=spec.attrs)
-    return triton.compile(source, target=target(arch), options={**spec.options, **options} or None)
+    silence = _without_prints() if quiet and _may_print(source.fn) else contextlib.nullcontext()
+    with silence:
+        return triton.compile(source, target=target(arch), options={**spec.options, **options} or None)
+
+
+def _may_print(fn: JITFunction) -> bool:
+    """Whether the source of the kernel, or of a function that it can call, has a print in it."""
+    functions = [fn, *(value for value in fn.fn.__globals__.values() if isinstance(value, JITFunction))]
+    return any("print" in function.src for function in functions)
+
+
+@contextlib.contextmanager
+def _without_prints() -> Iterator[None]:
+    """Compile `print` to nothing; Triton's cache, which knows only the source, is another one meanwhile."""
+    stock, folder = TritonSemantic.device_print, triton.knobs.cache.dir
+    TritonSemantic.device_print = lambda *_, **__: None
+    triton.knobs.cache.dir = f"{folder}-quiet"
+    try:
+        yield
+    finally:
+        TritonSemantic.device_print, triton.knobs.cache.dir = stock, folder

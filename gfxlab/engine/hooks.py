@@ -18,7 +18,7 @@ import contextlib
 import inspect
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -32,6 +32,7 @@ import triton.language as tl
 from triton.runtime import interpreter
 from triton.runtime.errors import InterpreterError
 from triton.runtime.interpreter import GridExecutor, InterpretedFunction, InterpreterBuilder, TensorHandle
+from triton.runtime.jit import JITFunction
 
 from gfxlab.bound import Launch, bind, tensors
 from gfxlab.engine import numerics, operators
@@ -385,10 +386,24 @@ def _patched_language() -> Iterator[None]:
     namespace = {"__builtins__": {}, "tl": tl, "core": tl.core}
     probe = eval("lambda: None", namespace)
     scope = interpreter._patch_lang(probe)
+    for name, function in _METHODS.items():
+        scope.set_attr(tl.tensor, name, function)
     try:
         yield
     finally:
         scope.restore()
+
+
+def _method(function: JITFunction) -> Callable:
+    """`x.sum()`: the compiler passes x to the function itself; Python does so only for a function of its own."""
+
+    def method(self, *args, **kwargs):
+        return function(self, *args, **kwargs)
+
+    return method
+
+
+_METHODS = {name: _method(member) for name, member in vars(tl.tensor).items() if isinstance(member, JITFunction)}
 
 
 def _root_cause(error: BaseException) -> BaseException:
@@ -474,7 +489,7 @@ def _compile_and_exec(self, tree):
     for name, value in {**introduced, operators.NAME: operators}.items():
         self.fn.__globals__.setdefault(name, value)
     local: dict[str, Any] = dict(self.kwargs)
-    code = compile(operators.rewrite(tree), filename=self.filename, mode="exec")
+    code = compile(operators.rewrite(tree, self.fn), filename=self.filename, mode="exec", dont_inherit=True)
     exec(code, self.fn.__globals__, local)
     return local[self.fn.__name__]
 

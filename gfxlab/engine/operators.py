@@ -1,9 +1,13 @@
-"""Python's `and`, `or`, `not`, `min`, `max` and `if` on blocks, as the compiler reads them.
+"""Python's `and`, `or`, `not`, `min`, `max` and `if` on blocks, and names of the language, as the compiler reads them.
 
 Compiled, `a and b` of two blocks is taken lane by lane, `min(a, b)` is `tl.minimum`, and `if block:` is an error.  The
 stock interpreter leaves all of them to Python, which asks for one truth value and gets True: `a and b` becomes b, the
 branch is taken for all lanes, and the numbers are wrong without a word.  Here the interpreted twin of a kernel is
 rewritten to call `operators` instead, and a block has no truth value.
+
+The stock interpreter also puts its own functions into `triton.language` for the time of a launch, and so misses those
+that a kernel knows under a name of its own (`from triton.language import load`), and the annotation `L.constexpr`. The
+twin asks the language for them.
 """
 
 from __future__ import annotations
@@ -24,6 +28,19 @@ NAME = "_course_operators"  # under this name the module stands in the globals o
 
 _TRITON_FOLDER = str(Path(triton.__file__).parent)
 _SEMANTIC = str(Path(_TRITON_FOLDER, "language", "semantic.py"))
+
+
+def _places() -> dict[int, tuple[str, ...]]:
+    """Where the language keeps each of its own functions, by identity: ("load",) or ("math", "exp2")."""
+    found: dict[int, tuple[str, ...]] = {}
+    for folder, path in ((tl, ()), (tl.core, ("core",)), (tl.math, ("math",))):
+        for name, member in vars(folder).items():
+            if tl.core.is_builtin(member) or member in (tl.range, tl.static_range, tl.static_assert, tl.static_print):
+                found.setdefault(id(member), (*path, name))
+    return found
+
+
+_PLACES = _places()  # on import, before any launch has put something else there
 
 
 def _is_tensor(value: Any) -> bool:
@@ -90,7 +107,25 @@ def truth(tensor: tl.tensor) -> bool:
 
 
 class _Rewriter(ast.NodeTransformer):
-    """Calls to the functions above in place of Python's own operators."""
+    """Calls to the functions above in place of Python's own operators; `known`: paths of the language's own names."""
+
+    def __init__(self, known: dict[str, tuple[str, ...]]) -> None:
+        self._known = known
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        path = self._known.get(node.id) if isinstance(node.ctx, ast.Load) else None
+        if path is None:
+            return node
+        found: ast.expr = ast.Attribute(ast.Name(NAME, ast.Load()), "tl", ast.Load())
+        for name in path:
+            found = ast.Attribute(found, name, ast.Load())
+        return ast.fix_missing_locations(ast.copy_location(found, node))
+
+    def visit_arg(self, node: ast.arg) -> ast.arg:
+        if node.annotation is not None:  # all that counts: is it a constexpr, under whatever name
+            constant = "constexpr" in ast.unparse(node.annotation)
+            node.annotation = ast.copy_location(ast.Constant("constexpr"), node) if constant else None
+        return node
 
     def _call(self, node: ast.AST, function: str, arguments: list[ast.expr]) -> ast.Call:
         callee = ast.Attribute(ast.Name(NAME, ast.Load()), function, ast.Load())
@@ -114,6 +149,8 @@ class _Rewriter(ast.NodeTransformer):
         return node
 
 
-def rewrite(tree: ast.AST) -> ast.AST:
-    """The kernel's syntax tree with its operators on blocks replaced."""
-    return _Rewriter().visit(tree)
+def rewrite(tree: ast.AST, fn: Callable) -> ast.AST:
+    """The syntax tree of kernel `fn` with its operators on blocks, and its own names of the language, replaced."""
+    names = set(fn.__code__.co_names) - {"tl"}
+    objects = {name: fn.__globals__[name] for name in names if name in fn.__globals__}
+    return _Rewriter({name: _PLACES[id(value)] for name, value in objects.items() if id(value) in _PLACES}).visit(tree)

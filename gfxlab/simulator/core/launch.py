@@ -94,7 +94,7 @@ def _compiled(kernel: Any, spec: Specialisation, arch: str) -> compiler.Compiled
     if key not in _remembered:
         if len(_remembered) >= _MOST_REMEMBERED:
             _remembered.pop(next(iter(_remembered)))
-        compiled = compiler.compile(kernel, spec, arch, num_warps=spec.options.get("num_warps", 4))
+        compiled = compiler.compile(kernel, spec, arch, num_warps=spec.options.get("num_warps", 4), quiet=True)
         compiler.check_lds(compiled)
         _remembered[key] = compiled
     return _remembered[key]

@@ -1,11 +1,17 @@
 """Python's operators on blocks mean in the interpreter what they mean to the compiler."""
 
+import contextlib
+
 import pytest
 import torch
 import triton
+import triton.language as L
 import triton.language as tl
+from triton.language import device_print, exp2, load, store
+from triton.runtime.jit import JITFunction
 
-from gfxlab.engine import dual_mode
+from gfxlab.engine import dual_mode, hooks
+from gfxlab.simulator import using
 
 
 @triton.jit
@@ -104,3 +110,46 @@ def test_a_scalar_load_keeps_an_other_of_zero():
     y = torch.full((3,), 7.0)
     scalar_other_kernel[(3,)](torch.tensor([1.0, 2.0, 3.0]), y)
     assert y.tolist() == [0.0, 1.0, 2.0]
+
+
+# ---- names of the language -------------------------------------------------------------------------------------------
+
+
+@triton.jit
+def methods_kernel(x_ptr, y_ptr, BLOCK: L.constexpr):
+    x = load(x_ptr + L.arange(0, BLOCK))
+    store(y_ptr + 0, x.sum())
+    store(y_ptr + 1, x.max(0))
+    store(y_ptr + 2, x.min(axis=0))
+    store(y_ptr + 3, x.abs().max(0))
+    store(y_ptr + 4, x.sigmoid().sum(0))
+    store(y_ptr + 5, x.softmax().max(0))
+    store(y_ptr + 6, x.cumsum(0).max(0))
+    store(y_ptr + 7, x.argmax(0))
+    store(y_ptr + 8, x.flip().cumprod(0).sum(0))
+    store(y_ptr + 9, x.exp().log().sum(0))
+    store(y_ptr + 10, exp2(x).reshape(BLOCK // 2, 2).sum(1).ravel().min(0))
+    print("the sum", x.sum())
+    device_print("and", x)
+
+
+def values(x):
+    exact = x.double()
+    softmax, products = exact.softmax(0), exact.flip(0).cumprod(0)
+    whole = [exact.sum(), exact.max(), exact.min(), exact.abs().max(), exact.sigmoid().sum(), softmax.max()]
+    whole += [exact.cumsum(0).max(), exact.argmax().double(), products.sum(), exact.sum()]
+    return torch.stack([*whole, exact.exp2().reshape(-1, 2).sum(1).min()]).float()
+
+
+@pytest.mark.parametrize("simulated", [False, True], ids=["interpreted", "simulated"])
+def test_methods_names_and_prints_work_as_they_do_compiled(simulated):
+    dual_mode.enable()
+    x, y = torch.linspace(-2, 1.5, 16), torch.zeros(11)
+    with using("gfx942") if simulated else contextlib.nullcontext():
+        methods_kernel[(1,)](x, y, BLOCK=16, num_warps=1)
+    torch.testing.assert_close(y, values(x), atol=1e-5, rtol=1e-5)
+
+
+def test_every_method_of_a_block_that_is_a_kernel_of_tritons_is_bound():
+    kinds = {name for name, member in vars(tl.tensor).items() if isinstance(member, JITFunction)}
+    assert kinds == set(hooks._METHODS) and {"sum", "max", "softmax"} <= kinds
