@@ -22,17 +22,17 @@ def unit(dtype: torch.dtype) -> float:
     return torch.finfo(dtype).eps / 2
 
 
-def rounded_once(dtype: torch.dtype, terms: int = 1, *, term: float = 0.0, roundings: float = 1.0) -> dict:
+def rounded_once(dtype: torch.dtype, terms: int = 1, *, size: float = 0.0, roundings: float = 1.0) -> dict:
     """The tolerance of results that are computed in float32 and rounded once to `dtype`, as arguments of a `Case`.
 
     Args:
         terms: length of the longest sum. Rounding errors of either sign add up to a few times the root of it.
-        term: size of one term where positive and negative ones cancel; 0.0 where all have one sign.
+        size: what the largest partial result is, where others of the opposite sign cancel it; 0.0 where none do.
         roundings: how often the statement itself lets a result be rounded to `dtype` on the way.
     """
     walk = 2 * math.sqrt(terms)
     rtol = (0.0 if dtype == torch.float32 else roundings * unit(dtype)) + _FLOAT32 * (_ELEMENTARY + walk)
-    atol = _smallest(dtype) + _FLOAT32 * (_ELEMENTARY + walk * math.sqrt(terms)) * term
+    atol = _smallest(dtype) + _FLOAT32 * (_ELEMENTARY + walk) * size
     why = f"float32 sums of {terms} terms" + ("" if dtype == torch.float32 else f", rounded to {str(dtype)[6:]}")
     return {"atol": atol, "rtol": rtol, "why": why}
 

@@ -15,8 +15,8 @@ from course_lessons.makers import FAR, widened
 # A copy, and one addition that is rounded once, have exactly one right result.
 _EXACT = {"atol": 0.0, "rtol": 0.0, "why": "one rounding at most: there is exactly one right result"}
 # A product and a sum may be rounded together (fused multiply-add) or one after the other.
-_FLOAT32 = rounded_once(torch.float32, 2, term=2.0)
-_BFLOAT16 = rounded_once(torch.bfloat16, 2, term=2.0)
+_FLOAT32 = rounded_once(torch.float32, 2, size=4.0)
+_BFLOAT16 = rounded_once(torch.bfloat16, 2, size=4.0)
 
 Make = Callable[[Generator], tuple]
 

@@ -7,13 +7,21 @@ from torch import Generator, Tensor
 
 from course_kernels import reference
 from course_lab.authoring.exercise import Case, Exercise, Suspect
+from course_lab.authoring.spread import spread
+from course_lab.authoring.tolerance import rounded_once
 from course_lessons.l02_rmsnorm import reference as own
+from course_lessons.makers import FAR, widened
 
-# Everything is computed in float32 and rounded once. Two results that differ by one unit in the last place differ by
-# 2^-7 (bfloat16) or 2^-10 (float16) of the value; in float32 the order of the additions costs a few units of 2^-23.
-_FLOAT32 = {"atol": 1e-5, "rtol": 1e-5, "why": "float32 sums in another order differ by less than 1e-6 here"}
-_FLOAT16 = {"atol": 2e-3, "rtol": 2e-3, "why": "rounded once to float16: one unit in the last place is 1e-3"}
-_BFLOAT16 = {"atol": 1e-2, "rtol": 1e-2, "why": "rounded once to bfloat16: one unit in the last place is 8e-3"}
+# Everything is computed in float32 and rounded once; the longest of the ordinary rows has 1245 elements.
+_FLOAT32 = rounded_once(torch.float32, 1245, size=1.0)
+_FLOAT16 = rounded_once(torch.float16, 1245)
+_BFLOAT16 = rounded_once(torch.bfloat16, 1245)
+# A mean of 5 is subtracted from every element: its error counts in full.
+_CENTRED = rounded_once(torch.float32, 600, size=20.0)
+_CENTRED_BFLOAT16 = rounded_once(torch.bfloat16, 1000, size=20.0)
+_MILLION = 976 * 1024 + 1
+_LONG_FLOAT32 = rounded_once(torch.float32, 20_000)
+_LONG_BFLOAT16 = rounded_once(torch.bfloat16, _MILLION)
 
 Make = Callable[[Generator], tuple]
 
@@ -66,6 +74,25 @@ def _layer_norm(m: int, n: int, *, eps: float = 1e-5, **kind) -> Make:
 
 def _constant_row(generator: Generator) -> tuple:
     return torch.full((2, 300), 7.5), _row(300, generator), 0.1 * torch.randn(300, generator=generator), 1e-5
+
+
+def _far(make: Make, *positions: int) -> Make:
+    """The same inputs, the matrices at these positions with rows 2^30 elements and more apart."""
+
+    def far(generator: Generator) -> tuple:
+        args = list(make(generator))
+        for i, position in enumerate(positions):
+            args[position] = spread(args[position], (FAR + 8 * i, 1))
+        return tuple(args)
+
+    return far
+
+
+def _half_zeros(generator: Generator) -> tuple:
+    """Rows with a mean far from zero in which every other element is 0, as behind a ReLU."""
+    x, *rest = _layer_norm(3, 359, mean=4.0)(generator)
+    x[:, ::2] = 0.0
+    return x, *rest
 
 
 # ---- results of known mistakes -------------------------------------------------------------------------------------
@@ -156,7 +183,7 @@ _MEAN_SQUARE = Exercise(
     entry="row_mean_square",
     reference=own.row_mean_square,
     cases=(
-        Case("power-of-two width", _alone(4, 64), **_FLOAT32),
+        Case("power-of-two width", _alone(4, 64), **_FLOAT32, again=True),
         Case("SmolLM2's width, 576", _alone(5, 576), **_FLOAT32),
         Case("one column", _alone(3, 1), **_FLOAT32),
         Case("wider than 1024", _alone(2, 1245), **_FLOAT32),
@@ -164,10 +191,10 @@ _MEAN_SQUARE = Exercise(
         Case(
             "float16, values around 300",
             _alone(3, 100, dtype=torch.float16, scale=300.0),
-            atol=1e-5,
-            rtol=1e-5,
-            why="the result is float32; 300 squared is above float16's maximum of 65504",
+            **_FLOAT32 | {"why": "the result is float32; 300 squared is above float16's maximum of 65504"},
         ),
+        Case("one more than a power of two", _alone(2, 513, scale=0.01), **_FLOAT32),
+        Case("rows 2^30 elements apart", _far(_alone(3, 40, dtype=torch.float16), 0), **_FLOAT32),
     ),
     hints=(
         "What must the lanes beyond column `N` hold so that the sum does not notice them? And by what do you divide?",
@@ -202,8 +229,9 @@ _RMS_NORM = Exercise(
     minutes=15,
     entry="rms_norm",
     reference=reference.rms_norm,
+    exact=widened(reference.rms_norm),
     cases=(
-        Case("power-of-two width", _norm(4, 256), **_FLOAT32),
+        Case("power-of-two width", _norm(4, 256), **_FLOAT32, again=True),
         Case("SmolLM2's width, 576", _norm(5, 576), **_FLOAT32),
         Case("one column", _norm(3, 1), **_FLOAT32),
         Case("wider than 1024", _norm(2, 1245), **_FLOAT32),
@@ -214,6 +242,11 @@ _RMS_NORM = Exercise(
         Case("float16, values around 300", _norm(3, 576, dtype=torch.float16, scale=300.0), **_FLOAT16),
         Case("bfloat16 with float32 weights", _norm(3, 576, dtype=torch.bfloat16), **_BFLOAT16),
         Case("float32 with bfloat16 weights", _norm(2, 100, weight=torch.bfloat16), **_FLOAT32),
+        Case("float16 with float32 weights, tiny values", _norm(3, 300, dtype=torch.float16, scale=2e-3), **_FLOAT16),
+        Case("mean far from zero", _norm(3, 200, mean=5.0), **_FLOAT32),
+        Case("one more than a power of two, eps 1e-3", _norm(3, 1025, eps=1e-3, scale=0.03), **_FLOAT32),
+        Case("wider than 4096", _norm(1, 5000), **rounded_once(torch.float32, 5000)),
+        Case("rows 2^30 elements apart", _far(_norm(3, 40, dtype=torch.bfloat16), 0), **_BFLOAT16),
     ),
     hints=(
         "You have written the mean square in 2.1. What comes after it, and which lanes may be stored?",
@@ -240,6 +273,12 @@ def _unrounded(x: Tensor, residual: Tensor, weight: Tensor, eps: float) -> tuple
     return reference.rms_norm(total, weight, eps).to(x.dtype), x + residual
 
 
+def _rounded_sum_normalised(x: Tensor, residual: Tensor, weight: Tensor, eps: float) -> tuple[Tensor, Tensor]:
+    """Both results before their last rounding: the sum itself is rounded before it is normalised."""
+    total = x.double() + residual.double()
+    return reference.rms_norm(total.to(x.dtype).double(), weight.double(), eps), total
+
+
 def _both(norm: Callable[..., Tensor]) -> Callable[..., tuple[Tensor, Tensor]]:
     """The mistake `norm` made on the sum."""
     return lambda x, residual, weight, eps: (norm(x + residual, weight, eps), x + residual)
@@ -252,9 +291,10 @@ _ADD_RMS_NORM = Exercise(
     minutes=15,
     entry="add_rms_norm",
     reference=reference.add_rms_norm,
+    exact=_rounded_sum_normalised,
     max_launches=1,
     cases=(
-        Case("power-of-two width", _add_norm(4, 256), **_FLOAT32),
+        Case("power-of-two width", _add_norm(4, 256), **_FLOAT32, again=True),
         Case("SmolLM2's width, 576", _add_norm(5, 576), **_FLOAT32),
         Case("one column", _add_norm(3, 1), **_FLOAT32),
         Case("x and residual with different strides", _add_norm_slice(4, 100), **_FLOAT32),
@@ -262,12 +302,12 @@ _ADD_RMS_NORM = Exercise(
         Case(
             "bfloat16, normalises the rounded sum",
             _add_norm(4, 576, dtype=torch.bfloat16, weight=torch.bfloat16),
-            atol=1e-3,
-            rtol=4e-3,
-            why="the sum is exact in both, so y differs only where a tie is rounded: half a unit in the last place",
+            **_BFLOAT16 | {"why": "the rounded sum is exact in both, so y differs by its own rounding alone"},
         ),
         Case("float16, values around 300", _add_norm(3, 576, dtype=torch.float16, scale=300.0), **_FLOAT16),
         Case("float16 with float32 weights", _add_norm(2, 100, dtype=torch.float16), **_FLOAT16),
+        Case("one more than a power of two, eps 1e-3", _add_norm(3, 1025, eps=1e-3, scale=0.03), **_FLOAT32),
+        Case("rows 2^30 elements apart", _far(_add_norm(3, 40, dtype=torch.bfloat16), 0), **_BFLOAT16),
     ),
     hints=(
         "In which order: load, add, round, store, normalise? Which value does the next layer read, the rounded or "
@@ -315,22 +355,30 @@ _LAYER_NORM = Exercise(
     minutes=12,
     entry="layer_norm",
     reference=reference.layer_norm,
+    exact=widened(reference.layer_norm),
     kind="repair",
     cases=(
         Case(
             "the test it passes: width 1024, mean 0",
             _layer_norm(2, 1024),
-            atol=1e-2,
-            rtol=1e-2,
-            why="as in its own test",
+            **_CENTRED,
+            again=True,
         ),
-        Case("mean far from zero, width 576", _layer_norm(4, 576, mean=5.0), **_FLOAT32),
-        Case("mean far from zero, power-of-two width", _layer_norm(4, 512, mean=5.0), **_FLOAT32),
-        Case("width 359", _layer_norm(3, 359), **_FLOAT32),
-        Case("one column", _layer_norm(3, 1), **_FLOAT32),
-        Case("tiny values, where eps matters", _layer_norm(3, 600, scale=1e-3), **_FLOAT32),
-        Case("a constant row", _constant_row, **_FLOAT32),
-        Case("bfloat16, mean 5", _layer_norm(3, 1000, mean=5.0, dtype=torch.bfloat16), **_BFLOAT16),
+        Case("mean far from zero, width 576", _layer_norm(4, 576, mean=5.0), **_CENTRED),
+        Case("mean far from zero, power-of-two width", _layer_norm(4, 512, mean=5.0), **_CENTRED),
+        Case("width 359", _layer_norm(3, 359), **_CENTRED),
+        Case("one column", _layer_norm(3, 1), **_CENTRED),
+        Case("tiny values, where eps matters", _layer_norm(3, 600, scale=1e-3), **_CENTRED),
+        Case("a constant row", _constant_row, **rounded_once(torch.float32, 300, size=7.5 * 316)),
+        Case(
+            "bfloat16, mean 5",
+            _layer_norm(3, 1000, mean=5.0, dtype=torch.bfloat16),
+            **_CENTRED_BFLOAT16,
+        ),
+        Case("a mean of 1000", _layer_norm(3, 300, mean=1000.0), **rounded_once(torch.float32, 300, size=2000.0)),
+        Case("mean far from zero, every other element 0", _half_zeros, **_CENTRED),
+        Case("one more than a power of two, eps 1e-2", _layer_norm(3, 513, eps=1e-2, scale=0.1), **_CENTRED),
+        Case("rows 2^30 elements apart", _far(_layer_norm(3, 40), 0), **_CENTRED),
     ),
     hints=(
         "After `x - mean`, what does an idle lane hold? What does it add to the variance?",
@@ -413,15 +461,19 @@ _LONG = Exercise(
     minutes=20,
     entry="rms_norm_long",
     reference=reference.rms_norm,
+    exact=widened(reference.rms_norm),
     cases=(
-        Case("one full block", _norm(2, 1024), **_FLOAT32),
-        Case("two full blocks", _norm(2, 2048), **_FLOAT32),
-        Case("a last block that is cut short", _norm(2, 5000), **_FLOAT32),
-        Case("shorter than a block", _norm(3, 100), **_FLOAT32),
-        Case("20000 columns", _norm(1, 20000), **_FLOAT32),
-        Case("tiny values, where eps matters", _norm(2, 2500, scale=1e-3), **_FLOAT32),
-        Case("rows further apart than their width", _norm(2, 1500, strided=True), **_FLOAT32),
+        Case("one full block", _norm(2, 1024), **_LONG_FLOAT32, again=True),
+        Case("two full blocks", _norm(2, 2048), **_LONG_FLOAT32),
+        Case("a last block that is cut short", _norm(2, 5000), **_LONG_FLOAT32),
+        Case("shorter than a block", _norm(3, 100), **_LONG_FLOAT32),
+        Case("20000 columns", _norm(1, 20000), **_LONG_FLOAT32),
+        Case("tiny values, where eps matters", _norm(2, 2500, scale=1e-3), **_LONG_FLOAT32),
+        Case("rows further apart than their width", _norm(2, 1500, strided=True), **_LONG_FLOAT32),
         Case("bfloat16", _norm(2, 4099, dtype=torch.bfloat16, weight=torch.bfloat16), **_BFLOAT16),
+        Case("one more than two blocks, eps 0.25", _norm(2, 2049, eps=0.25), **_LONG_FLOAT32),
+        Case("bfloat16, a million columns", _norm(1, _MILLION, dtype=torch.bfloat16), **_LONG_BFLOAT16),
+        Case("rows 2^30 elements apart", _far(_norm(3, 1100, dtype=torch.bfloat16), 0), **_BFLOAT16),
     ),
     hints=(
         "What must be known before the first element can be written? So how often does the row have to be walked?",
@@ -465,8 +517,9 @@ _SHORT = Exercise(
     minutes=20,
     entry="rms_norm_short",
     reference=reference.rms_norm,
+    exact=widened(reference.rms_norm),
     cases=(
-        Case("rows and columns powers of two", _norm(64, 32), **_FLOAT32),
+        Case("rows and columns powers of two", _norm(64, 32), **_FLOAT32, again=True),
         Case("12 columns", _norm(32, 12), **_FLOAT32),
         Case("more rows than full blocks", _norm(77, 64), **_FLOAT32),
         Case("one row", _norm(1, 48), **_FLOAT32),
@@ -474,6 +527,9 @@ _SHORT = Exercise(
         Case("rows of very different size", lambda generator: _uneven_rows(generator), **_FLOAT32),
         Case("rows further apart than their width", _norm(33, 24, strided=True), **_FLOAT32),
         Case("float16, values around 300", _norm(40, 100, dtype=torch.float16, scale=300.0), **_FLOAT16),
+        Case("65 rows of 65 columns, eps 0.25", _norm(65, 65, eps=0.25), **_FLOAT32),
+        Case("128 columns", _norm(17, 128, scale=0.01), **_FLOAT32),
+        Case("rows 2^30 elements apart", _far(_norm(3, 40, dtype=torch.float16), 0), **_FLOAT16),
     ),
     hints=(
         "The block is now a table of rows and columns. Along which axis do you add up, and which of the two masks "
