@@ -136,7 +136,7 @@ def _guardable(value: Any) -> bool:
 
 def _engine(simulate: str) -> contextlib.AbstractContextManager:
     """What launches on CPU tensors run on: a simulated GPU, or as ever the interpreter."""
-    return using(simulate) if simulate else contextlib.nullcontext()
+    return using(simulate, quiet=True) if simulate else contextlib.nullcontext()
 
 
 def _bits(value: Any) -> bytes | None:

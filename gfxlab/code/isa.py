@@ -40,7 +40,10 @@ class Instruction:
 
 @dataclass
 class Program:
-    """The instructions of one kernel in the order of the code; `labels` maps an instruction's index to its labels."""
+    """The instructions of a kernel and of the functions that it calls, in the order of the code.
+
+    labels: an instruction's index to its labels; a function's name is one.
+    """
 
     instructions: list[Instruction] = field(default_factory=list)
     labels: dict[int, list[str]] = field(default_factory=dict)
@@ -110,6 +113,8 @@ _FILE = re.compile(r'\s*\.file\s+(\d+)\s+"([^"]*)"(?:\s+"([^"]*)")?')
 _LOC = re.compile(r"\s*\.loc\s+(\d+)\s+(\d+)\s+\d+[^;]*(?:;\s*(.*))?")
 _PLACE = re.compile(r"([^\s\[\]@]+):(\d+):\d+")
 _LABEL = re.compile(r"(\.LBB\w+):")
+_FUNCTION = re.compile(r"\s*\.type\s+(\S+),@function")
+_NAME = re.compile(r"([^\s:;]+):")
 _CODE = re.compile(r"\s+([a-z]\w+)\s*([^;]*?)\s*(?:;\s*(.*))?$")
 _ENCODING = re.compile(r"_(e32|e64|sdwa)$")
 _LIBRARY = re.compile(r"[/\\]triton[/\\](language|experimental|tools)\b")
@@ -137,22 +142,27 @@ class _Files:
         return None
 
 
-def _kernel_lines(asm: str) -> Iterator[str]:
-    """The lines of the first function, without what follows `.Lfunc_end0`."""
-    started = False
+def _code_lines(asm: str) -> Iterator[tuple[str, bool]]:
+    """The lines of all functions, and whether a line is a function's name; nothing of what stands between them."""
+    inside, functions = False, set()
     for line in asm.splitlines():
-        started = started or line.startswith(".Lfunc_begin0:")
-        if line.startswith(".Lfunc_end0:"):
-            return
-        if started:
-            yield line
+        if found := _FUNCTION.match(line):
+            functions.add(found[1])
+        elif line.startswith((".Lfunc_begin", ".Lfunc_end")):
+            inside = line.startswith(".Lfunc_begin")
+        elif (found := _NAME.match(line)) and found[1] in functions:
+            yield line, True
+        elif inside:
+            yield line, False
 
 
 def parse(asm: str) -> Program:
     """The instructions of a kernel's assembly text."""
     program, files, source = Program(), _Files(), None
-    for line in _kernel_lines(asm):
-        if found := _FILE.match(line):
+    for line, is_name in _code_lines(asm):
+        if is_name:
+            program.labels.setdefault(len(program.instructions), []).append(line.partition(":")[0])
+        elif found := _FILE.match(line):
             files.add(int(found[1]), found[2], found[3])
         elif found := _LOC.match(line):
             source = files.source(int(found[1]), int(found[2]), found[3])

@@ -28,8 +28,8 @@ def compile_job(payload: dict[str, Any]) -> dict[str, Any]:
             (name -> type), "constexprs" and "attrs" (lists of [path, value]).
 
     Returns:
-        {"asm": text, "shared": bytes of LDS, "global_scratch": bytes a program, "num_warps": ..., "num_stages": ...}, or, when the compiler refuses,
-        {"error": {"type", "message", "filename", "line", "source_line"}}.
+        {"asm": text, "shared": bytes of LDS, "global_scratch": bytes a program, "num_warps": ..., "num_stages": ...},
+        or, when the compiler refuses, {"error": {"type", "message", "filename", "line", "source_line"}}.
     """
     functions: list[Any] = []
     try:

@@ -1,4 +1,4 @@
-"""Triton's active driver for a GPU that is not there: it says which architecture it is and hands launches to a function.
+"""Triton's active driver for a GPU that is not there: it says what it is and hands launches to a function.
 
 Triton's own launch path stays as it is: arguments are specialised, kernels compiled and cached, hooks called, and
 `kernel[grid](...)` returns Triton's CompiledKernel.  Only the last step, which would load a binary onto a GPU, is ours.

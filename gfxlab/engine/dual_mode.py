@@ -209,7 +209,7 @@ def specialise(kernel, args: tuple = (), kwargs: dict[str, Any] | None = None, a
 def compile(kernel, spec: Specialisation, arch: str = "gfx942", *, quiet: bool = False, **options):
     """Compile `kernel` for an AMD architecture, with no GPU; returns Triton's CompiledKernel (`.asm`, `.metadata`).
 
-    quiet: leave out what the kernel prints, which needs a host that listens.
+    quiet: leave out what the kernel prints.
 
     Raises:
         RuntimeError: this process runs under TRITON_INTERPRET=1.

@@ -14,13 +14,15 @@ from gfxlab.simulator.show.run import Run
 
 
 @contextlib.contextmanager
-def using(arch: str = "gfx942", *, profile: bool = False) -> Iterator[list[Run]]:
+def using(arch: str = "gfx942", *, profile: bool = False, quiet: bool = False) -> Iterator[list[Run]]:
     """Simulate every launch on CPU tensors inside the block, whoever makes it: your kernel, or a library's.
 
         with using("gfx1100") as runs:
             y = my_launch(x, weight)
 
     Yields a list that grows by one `Run` a launch. Grids and block sizes are those of the simulated GPU.
+
+    quiet: leave out what the kernels print.
 
     Raises:
         ValueError: `arch` is unknown.
@@ -29,7 +31,7 @@ def using(arch: str = "gfx942", *, profile: bool = False) -> Iterator[list[Run]]
     runs: list[Run] = []
 
     def run(launch: Launch) -> None:
-        runs.append(simulate_bound(launch, arch, profile=profile))
+        runs.append(simulate_bound(launch, arch, profile=profile, quiet=quiet))
 
     with simulating(Target(arch, hardware.card(arch).compute_units)), dual_mode.cpu_launches_by(run):
         yield runs

@@ -2,36 +2,63 @@
 
 All waves execute the same code, so each instruction is one numpy operation on every wave that stands at it.  Where a
 jump is taken by some waves only they part, and those at the smallest address go first, which lets them meet again as
-soon as the code allows.  A wave at a barrier waits until all waves of its workgroup are there.
+soon as the code allows.  A wave at a barrier waits until all waves of its workgroup are at one.
+
+Waves that go round a loop may wait for others that stand further on, or for a workgroup that has not begun: a lock, a
+flag.  So those at the smallest address do not go first for ever, least of all where they poll memory; and a batch that
+only polls gives way to the next one (`run` returns False).
 """
 
 from __future__ import annotations
 
+import time
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 
-from gfxlab.simulator.core import faults
-from gfxlab.simulator.core.program import Decoded, Program, is_barrier, is_control, is_end, is_jump
+from gfxlab.simulator.core import constants, faults
+from gfxlab.simulator.core.program import (
+    Decoded,
+    Program,
+    is_barrier,
+    is_call,
+    is_control,
+    is_end,
+    is_jump,
+    is_return,
+    is_trap,
+)
 from gfxlab.simulator.core.state import Waves
 from gfxlab.simulator.instructions import Step, Target, build
 from gfxlab.simulator.instructions.scalar import jump_condition
 
 _RUNNING, _WAITING, _DONE = 0, 1, 2
-_PATIENCE = 1000  # turns in a row for one loop before waves that stand further on get one: they may hold its lock
+_PATIENCE = 1000  # turns of others that a wave waits for its own
+_POLLING_PATIENCE = 2  # the same, of others that poll memory
+_BLOCKS_A_TURN = 256  # of waves that were let through
+_POLLS_A_RUN = 200  # turns in polling loops, no wave ending, after which another batch is let through
+_ROUNDS = 20_000  # of one block, without which a long run is taken for a long run and not for an endless loop
+_BYPASSES = ("sc1", "glc", "dlc")
 
 
 @dataclass(frozen=True)
 class Code:
-    """A block made executable: its steps, then how it ends."""
+    """A block made executable: its steps, then how it ends.
+
+    condition: of a jump that is not always taken. target: the block that a jump goes to. polls: it reads memory in a
+    way that sees what other workgroups write. named: the last instruction so far with a line of the source.
+    """
 
     steps: tuple[Step, ...]
     last: Decoded
     condition: Callable | None
-    target: int | None  # the block that the jump at the end goes to
+    target: int | None
     length: int
+    polls: bool
+    named: Decoded
 
 
 @lru_cache(maxsize=128)
@@ -47,76 +74,168 @@ def _block(program: Program, start: int, stop: int, target: Target) -> Code:
     jumps = is_jump(last)
     steps = tuple(step for step in (build(i, target) for i in inside if not is_control(i)) if step is not None)
     condition = jump_condition(last.mnemonic, target) if jumps else None
-    return Code(steps, last, condition, program.target(last) if jumps else None, len(inside))
+    polls = any(_polls(instruction) for instruction in inside)
+    named = next((i for i in reversed(program.instructions[:stop]) if i.source), last)
+    return Code(steps, last, condition, program.target(last) if jumps else None, len(inside), polls, named)
+
+
+def _polls(instruction: Decoded) -> bool:
+    """An atomic whose result is asked for, or a load past the caches."""
+    modifiers = instruction.modifiers
+    if instruction.kind == "atomic":
+        return "sc0" in modifiers or "glc" in modifiers or "RETURN" in str(modifiers.get("th"))
+    bypasses = any(name in modifiers for name in _BYPASSES) or modifiers.get("scope") in ("SCOPE_DEV", "SCOPE_SYS")
+    return instruction.kind in ("global load", "scalar load") and bypasses
 
 
 class Executor:
-    """Runs one batch of workgroups to the end."""
+    """Runs one batch of workgroups to the end.
 
-    def __init__(self, program: Program, waves: Waves, budget: int):
+    budget: of wave-instructions. seconds: without a wave's ending, after which a loop is called endless.
+    host: called between turns; the part of the machine that is not the GPU.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        waves: Waves,
+        budget: int,
+        seconds: float = float("inf"),
+        host: Callable[[], None] | None = None,
+    ):
         self.program, self.waves = program, waves
         self.code = assemble(program)
-        self.block = np.zeros(waves.count, np.int64)
+        self.block = np.full(waves.count, program.block_at[program.entry], np.int64)
         self.state = np.zeros(waves.count, np.int8)
         self.executed = np.zeros(len(self.code), np.int64)  # how often waves went through each block
+        self._visits = np.zeros(len(self.code), np.int64)  # how often any did
         self._budget = self._left = budget
+        self._seconds, self._host = seconds, host
+        self._turns = self._polls = 0
+        self._had_turn, self._had_poll = np.zeros(waves.count, np.int64), np.zeros(waves.count, np.int64)
+        self.ended = 0  # waves
+        self._restart_clock()
 
     @property
     def spent(self) -> int:
         """Wave-instructions executed."""
         return self._budget - self._left
 
-    def run(self) -> None:
-        """Execute until every wave has ended.
+    def left(self) -> np.ndarray:
+        """The waves that have not ended, bool [wave]."""
+        return self.state != _DONE
+
+    def run(self) -> bool:
+        """Execute until every wave has ended (True), or until those that are left only poll memory (False).
 
         Raises:
             SimulationError: an illegal access, an unknown instruction, a barrier that not all waves reach, or more
-                instructions than the budget.
+                instructions or time than allowed.
         """
-        turns, least = 0, -1
+        self._restart_clock()
+        polls = 0
         with np.errstate(all="ignore"):
             while (running := self.state == _RUNNING).any():
-                standing = self.block[running]
-                first = int(standing.min())
-                turns = turns + 1 if first == least else 0
-                least = first
-                if turns > _PATIENCE and standing.max() > first:
-                    first, turns = int(standing.max()), 0
-                self._together(running & (self.block == first), running, first)
+                ended = self.ended
+                polls += self._turn(running)
+                if self.ended != ended:
+                    polls = 0
+                    self._restart_clock()
+                if self._host:
+                    self._host()
+                if polls > _POLLS_A_RUN:
+                    return False
+        return True
 
-    def _together(self, active: np.ndarray, running: np.ndarray, block: int) -> None:
-        """Run the active waves until they part, wait, end, or come to where others stand."""
-        everyone = bool(active.all())
-        waiting_at = self.block[running & ~active]
-        limit = int(waiting_at.min()) if waiting_at.size else len(self.code)
-        waves = self.waves
-        waves.select(None if everyone else active)
+    def _restart_clock(self) -> None:
+        """A wave has ended, or other batches had their turn."""
+        self._since = time.monotonic()
+        self._visits[:] = 0
+
+    # ---- whose turn it is --------------------------------------------------------------------------------------------
+
+    def _turn(self, running: np.ndarray) -> bool:
+        """The waves at the smallest address go on, unless others have waited long for a turn; whether they polled."""
+        self._turns += 1
+        standing = self.block[running]
+        first = int(standing.min())
+        further = standing[standing > first]
+        limit, most = int(further.min()) if further.size else len(self.code), 0
+        if further.size:
+            overdue = self._overdue(running)
+            if overdue is not None and overdue != first:
+                first, limit, most = overdue, len(self.code), _BLOCKS_A_TURN
+        active = running & (self.block == first)
+        polled = self._together(active, first, limit, most)
+        self._polls += polled
+        self._had_turn[active], self._had_poll[active] = self._turns, self._polls
+        return polled
+
+    def _overdue(self, running: np.ndarray) -> int | None:
+        """Where the wave stands that has waited longest, if that was too long."""
+        longest = int(np.argmin(np.where(running, self._had_turn, self._turns)))
+        turns, polls = self._turns - self._had_turn[longest], self._polls - self._had_poll[longest]
+        return int(self.block[longest]) if turns > _PATIENCE or polls > _POLLING_PATIENCE else None
+
+    def _together(self, active: np.ndarray, block: int, limit: int, most: int = 0) -> bool:
+        """Run the active waves until they part, wait, end, jump back past others or come to where others stand.
+
+        limit: the next address where others stand, or past the end. most: blocks, if not 0. Returns whether they polled
+        memory.
+        """
+        waves, polled = self.waves, False
+        waves.select(None if active.all() else active)
         count = int(active.sum())
+        others = limit < len(self.code)
         while True:
             code = self.code[block]
             if waves.profile is not None:
                 waves.profile.block(waves, block, count)
             for step in code.steps:
                 step(waves)
+            polled |= code.polls
             self._count(block, code, count)
             following = self._follow(code, block, active)
             if following is None:
-                return
-            if following >= limit or following <= block and limit < len(self.code):
+                return polled
+            most -= 1
+            if following >= limit or following <= block and (others or polled or self._host) or most == 0:
                 self.block[active] = following
-                return
+                return polled
             block = following
+
+    # ---- limits ------------------------------------------------------------------------------------------------------
 
     def _count(self, block: int, code: Code, waves: int) -> None:
         self.executed[block] += waves
+        self._visits[block] += 1
         self._left -= waves * code.length
+        self.waves.clock += code.length
         if self._left < 0:
-            program = faults.program_name(self.waves.programs[self.waves.window.start])
-            raise faults.SimulationError(
-                f"program {program} of the launch does not end: more than the {self._budget:,} instructions that were "
-                f"left for its batch are spent{faults.at_line(code.last)}. "
-                "Look for a loop whose condition never becomes false, or raise max_instructions."
-            )
+            self._endless(code, f"more than the {self._budget:,} instructions that were left for its batch are spent")
+        if self._visits[block] % 256 == 0:
+            self._check_time(block, code)
+
+    def _check_time(self, block: int, code: Code) -> None:
+        if time.monotonic() - self._since > self._seconds and self._visits[block] > _ROUNDS:
+            rounds = f"{self._visits[block]:,} rounds of one loop in {self._seconds:g} seconds, and no wave has ended"
+            self._endless(code, rounds, "max_seconds")
+
+    def _endless(self, code: Code, why: str, limit: str = "max_instructions") -> None:
+        program = faults.program_name(self.waves.programs[self.waves.window.start])
+        raise faults.SimulationError(
+            f"program {program} of the launch does not end: {why}{faults.at_line(code.named)}. "
+            f"Look for a loop whose condition never becomes false, or raise {limit}."
+        )
+
+    def fingerprint(self) -> int:
+        """A number of everything that decides how these waves go on, memory apart."""
+        number = 0
+        for array in (*self.waves.everything(self.left()), self.block, self.state):
+            number = number << 32 | zlib.crc32(np.ascontiguousarray(array))
+        return hash(number)
+
+    # ---- where a block leads -----------------------------------------------------------------------------------------
 
     def _follow(self, code: Code, block: int, active: np.ndarray) -> int | None:
         """The block where all active waves go on; None when they part, wait or end."""
@@ -124,12 +243,17 @@ class Executor:
             return self._jump(code, block, active)
         if is_end(code.last):
             self.state[active] = _DONE
+            self.ended += int(active.sum())
             self._release()
             return None
         if is_barrier(code.last):
             self.state[active], self.block[active] = _WAITING, block + 1
             self._release()
             return None
+        if is_call(code.last) or is_return(code.last):
+            return self._leap(code, active)
+        if is_trap(code.last):
+            raise faults.Trapped(self.waves, code.last)
         return block + 1
 
     def _jump(self, code: Code, block: int, active: np.ndarray) -> int | None:
@@ -145,8 +269,30 @@ class Executor:
         self.block[active] = np.where(chosen, code.target, block + 1)
         return None
 
+    def _leap(self, code: Code, active: np.ndarray) -> int | None:
+        """To the address in a pair of registers; a call leaves the address behind itself in another pair."""
+        waves, last = self.waves, code.last
+        pair = last.operands[-1].index
+        address = waves.S[:, pair].astype(np.int64) | waves.S[:, pair + 1].astype(np.int64) << 32
+        address = address if waves.live is None else address[waves.live]
+        blocks = np.array([self.program.block_at.get(constants.index_of(int(a)), -1) for a in address])
+        if (blocks < 0).any():
+            where = int(address[blocks < 0][0])
+            raise faults.SimulationError(f"`{last.text}` goes to {where:#x}, where no code is{faults.at_line(last)}")
+        if is_call(last):
+            back = constants.code_address(last.index + 1)
+            link = last.operands[0].index
+            for place, word in enumerate((back & 0xFFFFFFFF, back >> 32)):
+                waves.write_scalar(waves.S[:, link + place], np.uint32(word))
+        if (blocks == blocks[0]).all():
+            return int(blocks[0])
+        self.block[active] = blocks
+        return None
+
+    # ---- barriers ----------------------------------------------------------------------------------------------------
+
     def _release(self) -> None:
-        """Let workgroups go on whose waves are all at the barrier (or have ended)."""
+        """Let workgroups go on whose waves are all at a barrier: the hardware counts arrivals, not addresses."""
         state = self.state.reshape(-1, self.waves.waves_per_group)
         waiting = state == _WAITING
         ready = waiting.any(axis=1) & (waiting | (state == _DONE)).all(axis=1)
@@ -158,20 +304,17 @@ class Executor:
             self.waves.lds.barrier(self.waves, ready)
 
     def _check_meeting(self, ready: np.ndarray, waiting: np.ndarray) -> None:
-        """All waves of a workgroup must wait at the same barrier, and none may have ended before it."""
-        block = self.block.reshape(waiting.shape)
-        highest = np.where(waiting, block, -1).max(axis=1)
-        odd = ready & (
-            (~waiting).any(axis=1) | (np.where(waiting, block, highest[:, None]) != highest[:, None]).any(axis=1)
+        """No wave of a workgroup may have ended before a barrier that others are at."""
+        odd = ready & (~waiting).any(axis=1)
+        if not odd.any():
+            return
+        group = int(odd.argmax())
+        program = faults.program_name(self.waves.programs[group * self.waves.waves_per_group])
+        places = sorted({int(b) for b in self.block.reshape(waiting.shape)[group][waiting[group]]})
+        lines = [faults.at_line(self.code[b - 1].last).strip() or "a barrier" for b in places]
+        ended = int((~waiting[group]).sum())
+        raise faults.SimulationError(
+            f"not all waves of program {program} reach the same barrier: some wait at {' and at '.join(lines)}, "
+            f"and {ended} of its {len(waiting[group])} waves {'has' if ended == 1 else 'have'} ended. "
+            "A barrier must not stand in a branch that only some threads take."
         )
-        if odd.any():
-            group = int(odd.argmax())
-            program = faults.program_name(self.waves.programs[group * self.waves.waves_per_group])
-            places = sorted({int(b) for b in block[group][waiting[group]]})
-            lines = [faults.at_line(self.code[b - 1].last).strip() or "a barrier" for b in places]
-            ended = int((~waiting[group]).sum())
-            have = f", and {ended} of its {len(waiting[group])} waves {'has' if ended == 1 else 'have'} ended"
-            raise faults.SimulationError(
-                f"not all waves of program {program} reach the same barrier: some wait at {' and at '.join(lines)}"
-                f"{have if ended else ''}. A barrier must not stand in a branch that only some threads take."
-            )

@@ -25,6 +25,19 @@ class UnknownInstruction(SimulationError, NotImplementedError):
         )
 
 
+class Trapped(SimulationError):
+    """A program stopped the launch: its device_assert failed, or the compiler found the code unreachable."""
+
+    def __init__(self, w, instruction: Decoded):
+        programs = w.programs[w.window] if w.live is None else w.programs[w.window][w.live]
+        others = len(np.unique(programs, axis=0)) - 1
+        more = f" (and {others} more)" if others else ""
+        super().__init__(
+            f"program {program_name(programs[0])}{more} stops the launch{at_line(instruction)}: an assertion of the "
+            f"kernel failed (`{instruction.text}`)."
+        )
+
+
 class IllegalAccess(SimulationError, OutOfBoundsError):
     """A lane touched memory that belongs to no tensor of the launch; nothing was read or written."""
 

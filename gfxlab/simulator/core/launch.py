@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,9 @@ from gfxlab.bound import Grid, Launch, Specialisation, Value, bind, unwrap
 from gfxlab.code import compiler
 from gfxlab.engine import arguments, dual_mode
 from gfxlab.simulator.core import program as programs
+from gfxlab.simulator.core.batches import Batches
 from gfxlab.simulator.core.executor import Executor
+from gfxlab.simulator.core.hostcall import KIND, WAVES, HostCalls
 from gfxlab.simulator.core.memory import ARGUMENTS, GlobalMemory, LocalData, Scratch
 from gfxlab.simulator.core.numbers import U8, U32, round_to_bf16
 from gfxlab.simulator.core.operands import M0, TTMP
@@ -30,6 +33,7 @@ from gfxlab.simulator.watch.profile import Profile
 
 _BATCH_BYTES = 8 << 20  # of registers, LDS and private memory at a time: what stays in a cache is several times faster
 MAX_INSTRUCTIONS = 2_000_000_000  # of all waves together: some minutes
+MAX_SECONDS = 15.0
 
 
 def simulate(
@@ -42,6 +46,7 @@ def simulate(
     checks: bool = True,
     outputs: Iterable[str] = (),
     max_instructions: int = MAX_INSTRUCTIONS,
+    max_seconds: float = MAX_SECONDS,
     **kwargs: Any,
 ) -> Run:
     """Compile `kernel` for an AMD GPU and execute the machine code here; tensors are changed as the GPU would.
@@ -56,6 +61,7 @@ def simulate(
         outputs: tensor arguments that the kernel only writes. They are filled with NaN (or the largest integer) first,
             and `Run.notes` tells which elements were read before they were written, or never written.
         max_instructions: give up after so many wave-instructions.
+        max_seconds: give up a loop that goes on for so long without a wave's ending.
         kwargs: keyword arguments of the launch: constexprs, num_warps, num_stages, ...
 
     Raises:
@@ -65,36 +71,47 @@ def simulate(
     """
     launch = bind(kernel, args, kwargs, grid)
     return simulate_bound(
-        launch, arch, profile=profile, checks=checks, outputs=outputs, max_instructions=max_instructions
+        launch,
+        arch,
+        profile=profile,
+        checks=checks,
+        outputs=outputs,
+        max_instructions=max_instructions,
+        max_seconds=max_seconds,
     )
 
 
-def simulate_bound(launch: Launch, arch: str, *, outputs: Iterable[str] = (), **options: Any) -> Run:
-    """`simulate` of a launch whose arguments are bound already; options: profile, checks, max_instructions."""
-    compiled, values = prepare(launch, arch)
+def simulate_bound(
+    launch: Launch, arch: str, *, outputs: Iterable[str] = (), quiet: bool = False, **options: Any
+) -> Run:
+    """`simulate` of a launch whose arguments are bound already; options: profile, checks, limits.
+
+    quiet: what the kernel prints is not compiled.
+    """
+    compiled, values = prepare(launch, arch, quiet)
     for name in outputs:
         poison(name, launch.args.get(name))
     return execute(compiled, launch.grid, values, outputs=outputs, **options)
 
 
-def prepare(launch: Launch, arch: str) -> tuple[compiler.Compiled, list[Value]]:
+def prepare(launch: Launch, arch: str, quiet: bool = False) -> tuple[compiler.Compiled, list[Value]]:
     """The code for a launch, and what it is given when it runs."""
     hardware.limits(arch)
     spec = dual_mode.specialise(launch.kernel, launch.positional, launch.keywords, arch)
-    return _compiled(launch.kernel, spec, arch), arguments.values(launch, spec)
+    return _compiled(launch.kernel, spec, arch, quiet), arguments.values(launch, spec)
 
 
 _remembered: dict[tuple, compiler.Compiled] = {}
 _MOST_REMEMBERED = 256
 
 
-def _compiled(kernel: Any, spec: Specialisation, arch: str) -> compiler.Compiled:
+def _compiled(kernel: Any, spec: Specialisation, arch: str, quiet: bool) -> compiler.Compiled:
     """Compile, or find what was compiled for the same kernel and specialisation: in a tenth of the time."""
-    key = (unwrap(kernel), arch, repr(spec))
+    key = (unwrap(kernel), arch, quiet, repr(spec))
     if key not in _remembered:
         if len(_remembered) >= _MOST_REMEMBERED:
             _remembered.pop(next(iter(_remembered)))
-        compiled = compiler.compile(kernel, spec, arch, num_warps=spec.options.get("num_warps", 4), quiet=True)
+        compiled = compiler.compile(kernel, spec, arch, num_warps=spec.options.get("num_warps", 4), quiet=quiet)
         compiler.check_lds(compiled)
         _remembered[key] = compiled
     return _remembered[key]
@@ -109,21 +126,25 @@ def execute(
     checks: bool = True,
     outputs: Iterable[str] = (),
     max_instructions: int = MAX_INSTRUCTIONS,
+    max_seconds: float = MAX_SECONDS,
     only: Iterable[tuple[int, int, int]] | None = None,
-    executor: Callable[[Program, Waves, int], Executor] = Executor,
+    executor: Callable[..., Executor] = Executor,
 ) -> Run:
     """Execute compiled code on a grid.
 
     Args:
-        profile, checks, outputs, max_instructions: as in `simulate`, but nothing is filled.
+        profile, checks, outputs, max_instructions, max_seconds: as in `simulate`, but nothing is filled.
         values: its run-time arguments in order, tensors on the CPU.
         only: the programs to run; None: the whole grid.
         executor: makes what runs a batch of waves; one that watches them, for instance.
     """
     program = programs.parse(compiled.asm)
     memory = GlobalMemory()
+    if program.constants:  # first: the code knows their addresses
+        memory.add_bytes("the kernel's constants", np.frombuffer(bytearray(program.constants), U8))
+    calls = HostCalls(memory) if any(argument.kind == KIND for argument in program.arguments) else None
     values = [*values, *_lent(compiled, grid)]
-    segment = _argument_segment(program, memory, grid, values, compiled.num_warps)
+    segment = _argument_segment(program, memory, grid, values, compiled.num_warps, calls)
     run = Run(
         compiled,
         program,
@@ -131,24 +152,30 @@ def execute(
         Profile(program) if profile else None,
         Checks(program, memory, grid, outputs) if checks else None,
     )
-    per_group = compiled.num_warps
-    groups = max(1, _BATCH_BYTES // _group_bytes(program, compiled))
-    numbers = iter(only or (place[::-1] for place in itertools.product(*(range(n) for n in grid[::-1]))))
-    budget = max_instructions
-    while batch := list(itertools.islice(numbers, groups)):
-        waves = _waves(program, np.repeat(np.array(batch, np.int64), per_group, axis=0), per_group, segment)
-        waves.memory = memory
-        waves.lds = LocalData(len(batch), compiled.lds)
-        waves.scratch = Scratch(waves.count * waves.lanes, program.scratch) if program.scratch else None
-        waves.profile = run.profile
-        waves.watchers = run.watchers
-        if run.checks:
-            run.checks.begin(waves, compiled.lds)
-        batch_executor = executor(program, waves, budget)
-        batch_executor.run()
-        run.add(batch_executor)
-        budget -= batch_executor.spent
+    batches = Batches(
+        run,
+        memory,
+        only or (place[::-1] for place in itertools.product(*(range(n) for n in grid[::-1]))),
+        begin=lambda places: _waves(run, memory, places, segment),
+        executor=partial(executor, seconds=max_seconds, host=calls.serve if calls else None),
+        groups=_together(program, compiled, calls),
+        budget=max_instructions,
+        seconds=max_seconds,
+    )
+    try:
+        batches.execute()
+    finally:
+        if calls:
+            calls.finish()
     return run
+
+
+def _together(program: Program, compiled: compiler.Compiled, calls: HostCalls | None) -> int:
+    """How many workgroups run at a time."""
+    lane = 4 * program.registers + program.scratch
+    group = compiled.lds + compiled.num_warps * program.lanes * lane
+    most = max(1, _BATCH_BYTES // group)
+    return max(1, min(most, WAVES // compiled.num_warps)) if calls else most
 
 
 def _lent(compiled: compiler.Compiled, grid: tuple[int, int, int]) -> list[Value]:
@@ -157,18 +184,25 @@ def _lent(compiled: compiler.Compiled, grid: tuple[int, int, int]) -> list[Value
     return [Value("the kernel's scratch memory", "*i8", torch.zeros(size, dtype=torch.uint8))] if size else []
 
 
-def _group_bytes(program: Program, compiled: compiler.Compiled) -> int:
-    lane = 4 * program.registers + program.scratch
-    return compiled.lds + compiled.num_warps * program.lanes * lane
-
-
 # ---- the state in which a wave begins --------------------------------------------------------------------------------
 
 
-def _waves(program: Program, places: np.ndarray, per_group: int, arguments: int) -> Waves:
-    """Waves of the workgroups at `places` [wave, 3], registers as the hardware sets them before they begin."""
-    waves = Waves(len(places), program.lanes, program.registers, per_group)
-    waves.programs = places
+def _waves(run: Run, memory: GlobalMemory, groups: Sequence[tuple[int, int, int]], arguments: int) -> Waves:
+    """Waves of these workgroups, registers as the hardware sets them before they begin."""
+    program, per_group = run.program, run.compiled.num_warps
+    places = np.repeat(np.array(groups, np.int64), per_group, axis=0)
+    waves = Waves(
+        len(places),
+        program.lanes,
+        program.registers,
+        per_group,
+        programs=places,
+        memory=memory,
+        lds=LocalData(len(groups), run.compiled.lds),
+        scratch=Scratch(len(places) * program.lanes, program.scratch) if program.scratch else None,
+        profile=run.profile,
+        watchers=run.watchers,
+    )
     first_lane = (np.arange(waves.count) % per_group)[:, None] * program.lanes
     waves.V[0] = first_lane + np.arange(program.lanes)
     facts = program.descriptor
@@ -192,13 +226,20 @@ def _waves(program: Program, places: np.ndarray, per_group: int, arguments: int)
 
 
 def _argument_segment(
-    program: Program, memory: GlobalMemory, grid: tuple[int, int, int], values: Sequence[Value], num_warps: int
+    program: Program,
+    memory: GlobalMemory,
+    grid: tuple[int, int, int],
+    values: Sequence[Value],
+    num_warps: int,
+    calls: HostCalls | None,
 ) -> int:
     """Lay the arguments out in memory; returns the address."""
     data = np.zeros(program.argument_bytes + 64, U8)  # scalar loads fetch more than there is
     given = iter(values)
     for argument in program.arguments:
-        if argument.kind.startswith("hidden_"):
+        if argument.kind == KIND:
+            content = calls.address.to_bytes(8, "little")
+        elif argument.kind.startswith("hidden_"):
             content = _hidden(argument, grid, num_warps * program.lanes)
         else:  # behind the kernel's own arguments stand pointers of Triton's, which stay null
             content = _encoded(argument, memory, next(given, _NULL))

@@ -236,6 +236,11 @@ class Pieces:
         data.view(U32)[:] = POISON
         self._bytes = Bytes(data)
 
+    @property
+    def content(self) -> np.ndarray:
+        """All pieces, as bytes."""
+        return self._bytes.u8
+
     def piece(self, w) -> np.ndarray:
         """Which piece each lane of the window owns, broadcasting to int64 [wave, lane]."""
         raise NotImplementedError

@@ -107,7 +107,13 @@ def split(text: str) -> tuple[list[str], dict[str, Any]]:
 def _is_operand(word: str) -> bool:
     plain = word.lstrip("-").strip("|")
     known = _REGISTER.fullmatch(plain) or _FLOAT.fullmatch(plain) or _INTEGER.fullmatch(plain)
-    return bool(known) or plain in _NAMED or plain == "off" or plain.startswith((".L", "hwreg(", "sext(", "neg("))
+    return (
+        bool(known)
+        or plain in _NAMED
+        or plain == "off"
+        or plain.startswith((".L", "hwreg(", "sext(", "neg("))
+        or "@rel32@" in plain
+    )
 
 
 def _modifier(word: str) -> tuple[str, Any]:

@@ -8,18 +8,19 @@ Kernel descriptor and metadata: LLVM, "User Guide for AMDGPU Backend", code obje
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any
 
 import yaml
 
 from gfxlab.code import isa
-from gfxlab.simulator.core import operands
+from gfxlab.simulator.core import constants, operands
 from gfxlab.simulator.core.operands import Operand
 
 _YamlLoader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-_UNPARSED = re.compile(r"s_(wait\w*|nop|delay_alu|sendmsg|setreg\w*|clause|sethalt|sleep|setprio|code_end)")
+_UNPARSED = re.compile(r"s_(wait\w*|nop|delay_alu|sendmsg(?!_rtn)|setreg\w*|clause|sethalt|sleep|setprio|code_end)")
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +64,11 @@ class Block:
 
 @dataclass(frozen=True, eq=False)
 class Program:
-    """A kernel's code. `registers`: vector registers a lane, accumulators included; `scratch`: private bytes a lane."""
+    """A kernel's code, and that of the functions which it calls.
+
+    registers: vector registers a lane, accumulators included. scratch: private bytes a lane. entry: the instruction
+    where the kernel begins. constants: data beside the code (see `constants`).
+    """
 
     name: str
     arch: str
@@ -76,6 +81,8 @@ class Program:
     registers: int
     scratch: int
     descriptor: dict[str, int]
+    entry: int = 0
+    constants: bytes = b""
 
     @property
     def lanes(self) -> int:
@@ -100,8 +107,11 @@ def parse(text: str) -> Program:
     metadata = _metadata(text)
     parsed = isa.parse(text)
     accumulators = descriptor.get("accum_offset", 256)
-    instructions = tuple(_decode(i, one, accumulators) for i, one in enumerate(parsed.instructions))
     labels = {label: index for index, names in parsed.labels.items() for label in names}
+    data, addresses = constants.read(text)
+    addresses |= {label: constants.code_address(index) for label, index in labels.items()}
+    decoded = (_decode(i, one, accumulators) for i, one in enumerate(parsed.instructions))
+    instructions = tuple(_relocated(decoded, addresses))
     return Program(
         name=metadata[".name"],
         arch=arch,
@@ -109,6 +119,8 @@ def parse(text: str) -> Program:
         instructions=instructions,
         labels=labels,
         blocks=_blocks(instructions, set(labels.values())),
+        entry=labels.get(metadata[".name"], 0),
+        constants=data,
         arguments=tuple(Argument(a[".offset"], a[".size"], a[".value_kind"]) for a in metadata[".args"]),
         argument_bytes=metadata[".kernarg_segment_size"],
         registers=max((o.index + o.count for i in instructions for o in _all_operands(i) if o.is_vector), default=1),
@@ -134,6 +146,37 @@ def _decode(index: int, instruction: isa.Instruction, accumulators: int) -> Deco
         modifiers.update(found)
     read = tuple(operands.operand(piece, accumulators) for piece in pieces)
     return Decoded(index, mnemonic, instruction.text, instruction.kind, read, modifiers, instruction.source)
+
+
+_RELATIVE = re.compile(r"(.+)@rel32@(lo|hi)\+\d+")
+
+
+def _relocated(instructions: Iterable[Decoded], addresses: dict[str, int]) -> Iterator[Decoded]:
+    """Operands that name an object of the program become the distance to it from the last s_getpc into these registers.
+
+    Raises:
+        ValueError: the program names an object that it does not hold.
+    """
+    base: dict[int, int] = {}
+    for instruction in instructions:
+        if instruction.mnemonic == "s_getpc_b64":
+            base[instruction.operands[0].index] = constants.code_address(instruction.index + 1)
+        named = [_RELATIVE.fullmatch(operand.text) for operand in instruction.operands]
+        if any(named):
+            read = [
+                _distance(instruction, o, f, base, addresses) if f else o for o, f in zip(instruction.operands, named)
+            ]
+            instruction = replace(instruction, operands=tuple(read))
+        yield instruction
+
+
+def _distance(instruction: Decoded, operand: Operand, found: re.Match, base: dict, addresses: dict) -> Operand:
+    name, half = found.groups()
+    if name not in addresses:
+        raise ValueError(f"`{instruction.text}` names {name}, which the program does not hold")
+    high = half == "hi"
+    distance = addresses[name] - base[instruction.operands[0].index - high]
+    return replace(operand, file="constant", value=distance >> (32 if high else 0) & 0xFFFFFFFF)
 
 
 def _all_operands(instruction: Decoded) -> tuple[Operand, ...]:
@@ -165,13 +208,28 @@ def is_jump(instruction: Decoded) -> bool:
     return instruction.mnemonic.startswith(("s_branch", "s_cbranch"))
 
 
+def is_call(instruction: Decoded) -> bool:
+    """To an address in registers, leaving the address of the next instruction."""
+    return instruction.mnemonic == "s_swappc_b64"
+
+
+def is_return(instruction: Decoded) -> bool:
+    """To an address in registers."""
+    return instruction.mnemonic == "s_setpc_b64"
+
+
+def is_trap(instruction: Decoded) -> bool:
+    """It stops the launch."""
+    return instruction.mnemonic == "s_trap"
+
+
 def is_control(instruction: Decoded) -> bool:
     """True for what decides which instruction comes next: the executor does it, and no table."""
-    return is_jump(instruction) or is_barrier(instruction) or is_end(instruction)
+    return any(test(instruction) for test in (is_jump, is_barrier, is_end, is_call, is_return, is_trap))
 
 
 def _ends_block(instruction: Decoded) -> bool:
-    if instruction.kind == "branch" or is_barrier(instruction) or "saveexec" in instruction.mnemonic:
+    if is_control(instruction) or "saveexec" in instruction.mnemonic:
         return True
     if instruction.mnemonic.startswith("v_cmpx"):
         return True

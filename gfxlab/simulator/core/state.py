@@ -42,16 +42,31 @@ class Waves:
     `mask` which lanes do (None: all of them).
     """
 
-    def __init__(self, waves: int, lanes: int, registers: int, waves_per_group: int):
+    def __init__(
+        self,
+        waves: int,
+        lanes: int,
+        registers: int,
+        waves_per_group: int,
+        *,
+        programs: np.ndarray | None = None,
+        memory=None,
+        lds=None,
+        scratch=None,
+        profile=None,
+        watchers: tuple[Watcher, ...] = (),
+    ):
+        """programs: the workgroup's number on three axes, int64 [wave, 3]; the memories: see `core.memory`."""
         self.count, self.lanes, self.waves_per_group = waves, lanes, waves_per_group
+        self.programs = np.zeros((waves, 3), np.int64) if programs is None else programs
+        self.memory, self.lds, self.scratch = memory, lds, scratch
+        self.profile, self.watchers = profile, watchers
+        self.clock = 0  # instructions issued: what time there is
         self._v = np.full((registers, waves, lanes), POISON, np.uint32)
         self._s = np.full((waves, SCALARS), POISON, np.uint32)
         self._scc = np.zeros(waves, bool)
         self._exec = np.ones((waves, lanes), bool)
         self._s[:, EXEC:] = 0xFFFFFFFF if lanes == 64 else (0xFFFFFFFF, 0)
-        self.memory = self.lds = self.scratch = self.profile = None
-        self.watchers: tuple[Watcher, ...] = ()
-        self.programs = np.zeros((waves, 3), np.int64)
         self.select(None)
 
     def select(self, active: np.ndarray | None) -> None:
@@ -68,6 +83,11 @@ class Waves:
         self.S, self.SCC = self._s[low:high], self._scc[low:high]
         self._active_exec = self._exec[low:high]
         self._update_mask()
+
+    def everything(self, chosen: np.ndarray) -> tuple[np.ndarray, ...]:
+        """All that these waves, bool [wave], hold in registers, and what their memories of their own hold."""
+        own = [memory.content for memory in (self.lds, self.scratch) if memory is not None]
+        return (self._v[:, chosen], self._s[chosen], self._scc[chosen], self._exec[chosen], *own)
 
     def _update_mask(self) -> None:
         mask = self._active_exec if self.live is None else self._active_exec & self.live[:, None]

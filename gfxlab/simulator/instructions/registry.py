@@ -17,6 +17,7 @@ from gfxlab.simulator.instructions import (
     local_data,
     matrix,
     packed,
+    place_and_time,
     scalar,
     scratch,
     vector,
@@ -27,8 +28,8 @@ Builder = Callable[[Decoded, Target], Step]
 
 # No result in any register: they order memory or time, and this machine has neither caches nor a clock.
 _NOTHING = re.compile(
-    r"s_(nop|wait\w*|setprio|sleep|sched\w*|clause|delay_alu|icache_inv|dcache_\w+|setreg\w*|ttracedata|sethalt|sendmsg|"
-    r"set_inst_prefetch_distance|code_end|barrier_signal|version)|(buffer|global)_(gl\d_inv|inv|wb\w*)"
+    r"s_(nop|wait\w*|setprio|sleep|sched\w*|clause|delay_alu|icache_inv|dcache_\w+|setreg\w*|ttracedata|sethalt|sendmsg(halt)?|"
+    r"set_inst_prefetch_distance|code_end|barrier_signal|version)|(buffer|global)_(gl\d_inv|inv\w*|wb\w*)"
 )
 _NEWER_NAMES = (  # gfx11 and gfx12 renamed many instructions of gfx9 without changing them
     (re.compile(r"^v_(add|sub|subrev)_nc_([ui]\d+)"), r"v_\1_\2"),
@@ -60,6 +61,7 @@ _FAMILIES: tuple[tuple[re.Pattern, Builder], ...] = tuple(
         (r"(global|buffer|flat)_|s_load_", global_memory.build),
         (r"ds_(bpermute|permute|swizzle)|v_(readlane|readfirstlane|writelane|permlane|mbcnt)", cross_lane.build),
         (r"ds_", local_data.build),
+        (r"s_getpc|s_mem(real)?time|s_sendmsg_rtn", place_and_time.build),
         (r"s_|v_s_", scalar.build),
         (r"v_cvt_\w*(fp8|bf8)", float8.build),
         (r"v_(pk_|fma_mix|mad_mix)", packed.build),

@@ -271,8 +271,8 @@ class _Enough(Exception):
 class _WatchingExecutor(Executor):
     """An executor whose steps tell the recorder before and after each."""
 
-    def __init__(self, program: Program, waves: Waves, budget: int, recorder: _Recorder):
-        super().__init__(program, waves, budget)
+    def __init__(self, program: Program, waves: Waves, budget: int, recorder: _Recorder, **limits: Any):
+        super().__init__(program, waves, budget, **limits)
         target = Target(program.arch)
         inside = (program.instructions[block.start : block.stop] for block in program.blocks)
         steps = (tuple(recorder.watched(i, None if is_control(i) else build(i, target)) for i in one) for one in inside)
@@ -314,11 +314,11 @@ class _Recorder(Watcher):
             return f"The walk ends with a fault: {fault}"
         return ""
 
-    def make(self, program: Program, waves: Waves, budget: int) -> Executor:
+    def make(self, program: Program, waves: Waves, budget: int, **limits: Any) -> Executor:
         self.program, self._memory = program, waves.memory
         self._owners = np.full(-(-waves.lds.size // 4), -1, np.int16)
         waves.watchers = (self,)
-        return _WatchingExecutor(program, waves, budget, self)
+        return _WatchingExecutor(program, waves, budget, self, **limits)
 
     def watched(self, instruction: Decoded, step: Callable | None) -> Callable[[Waves], None]:
         """The step, recorded when the wave takes part in it; None: an instruction without a result."""

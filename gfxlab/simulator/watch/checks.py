@@ -57,13 +57,23 @@ class Checks(Watcher):
         self._storers: dict[Region, Shadow] = {}  # by element: 1 + the number of the program that stored last
         self._may_hold_lock = np.zeros(int(np.prod(grid)) + 1, bool)
         self._races: Races | None = None
+        self._batches: dict[Waves, tuple[np.ndarray, Races | None]] = {}
 
     def begin(self, w: Waves, lds: int) -> None:
         """A new batch of workgroups starts."""
         x, y, z = w.programs.T
-        self._number = (1 + x + self._grid[0] * (y + self._grid[1] * z)).astype(U32)[:, None]
+        number = (1 + x + self._grid[0] * (y + self._grid[1] * z)).astype(U32)[:, None]
         groups = w.count // w.waves_per_group
-        self._races = Races(self._program, groups, lds, w.waves_per_group, self.notes) if lds else None
+        races = Races(self._program, groups, lds, w.waves_per_group, self.notes) if lds else None
+        self._batches[w] = number, races
+
+    def watch(self, w: Waves) -> None:
+        """What follows is done by this batch."""
+        self._number, self._races = self._batches[w]
+
+    def end(self, w: Waves) -> None:
+        """A batch has ended."""
+        del self._batches[w]
 
     def finish(self, executed: np.ndarray) -> list[str]:
         """All sentences. executed: how often each block was."""
@@ -169,6 +179,12 @@ class Checks(Watcher):
     def _place(self, number: int) -> tuple[int, int, int]:
         x, y, _ = self._grid
         return (number - 1) % x, (number - 1) // x % y, (number - 1) // (x * y)
+
+    def last_change(self, region: Region, offset: int) -> tuple[int, int, int] | None:
+        """The program that changed these bytes last, where that is known."""
+        cells, index = self._stored(region).at(np.array([offset]), 1)
+        number = int(cells[index].reshape(-1)[0])
+        return self._place(number) if 0 < number < int(_BY_ATOMIC) else None
 
     # ---- LDS ---------------------------------------------------------------------------------------------------------
 

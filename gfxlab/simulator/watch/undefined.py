@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 from gfxlab.simulator.core.operands import VCC, Operand
-from gfxlab.simulator.core.program import Decoded, Program, is_end, is_jump
+from gfxlab.simulator.core.program import Decoded, Program, is_call, is_end, is_jump
 
 _ALL_READ = re.compile(
     r"(global|buffer|flat)_store|ds_(write|store)|s_(cmp|bitcmp|cbranch|branch|waitcnt|barrier)|\w+_cmpx_"
@@ -29,6 +29,8 @@ _SCALARS = 1024  # bits from here on stand for scalar registers; there are fewer
 @lru_cache(maxsize=128)
 def undefined_reads(program: Program) -> tuple[tuple[Decoded, str], ...]:
     """(instruction, register) of every read that nothing can have written."""
+    if any(map(is_call, program.instructions)):  # which function goes on where is known at run time only
+        return ()
     entering = _written_before(program)
     found = []
     for number, block in enumerate(program.blocks):

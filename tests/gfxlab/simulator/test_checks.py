@@ -309,8 +309,7 @@ def test_a_barrier_that_one_wave_does_not_reach():
     launch(code.format(last="s_nop 0"), waves=2)
     with pytest.raises(SimulationError, match=r"program 0 .*wait at \(line 8\), and 1 of its 2 waves has ended"):
         launch(code.format(last="s_endpgm"), waves=2, grid=2)
-    with pytest.raises(SimulationError, match=r"wait at \(line 7\) and at \(line 8\)"):
-        launch(code.format(last="s_barrier\ns_endpgm"), waves=2)
+    launch(code.format(last="s_barrier\ns_endpgm"), waves=2)  # hardware counts who arrives, not where
 
 
 def test_an_endless_loop():

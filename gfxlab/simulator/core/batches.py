@@ -1,0 +1,98 @@
+"""The workgroups of a launch, a batch at a time: as many as a cache holds, and more of them where some wait for others.
+
+On a GPU the workgroups that fit run at the same time, and one may wait for another's flag.  Here a batch runs to its
+end before the next begins, unless it only polls memory: then the next one begins, and those that wait are tried again.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+import zlib
+from collections.abc import Callable, Iterable, Sequence
+
+import numpy as np
+
+from gfxlab.simulator.core import deadlock
+from gfxlab.simulator.core.executor import Executor
+from gfxlab.simulator.core.memory import GlobalMemory
+from gfxlab.simulator.core.state import Waves
+from gfxlab.simulator.show.run import Run
+
+Place = tuple[int, int, int]
+
+
+class Batches:
+    """Executes a launch.
+
+    begin: makes the waves of some workgroups. groups: how many of them a batch has. seconds: how long all that is left
+    may poll memory.
+    """
+
+    def __init__(
+        self,
+        run: Run,
+        memory: GlobalMemory,
+        places: Iterable[Place],
+        *,
+        begin: Callable[[Sequence[Place]], Waves],
+        executor: Callable[..., Executor],
+        groups: int,
+        budget: int,
+        seconds: float,
+    ):
+        self._run, self._memory = run, memory
+        self._places, self._groups = iter(places), groups
+        self._begin, self._executor = begin, executor
+        self._budget, self._seconds = budget, seconds
+        self._waiting: list[Executor] = []
+
+    def execute(self) -> None:
+        """Run every workgroup to its end.
+
+        Raises:
+            SimulationError: one does what it may not, or those that are left wait for each other.
+        """
+        while batch := list(itertools.islice(self._places, self._groups)):
+            waves = self._begin(batch)
+            if self._run.checks:
+                self._run.checks.begin(waves, self._run.compiled.lds)
+            left = self._budget - sum(one.spent for one in self._waiting)
+            self._waiting.append(self._executor(self._run.program, waves, left))
+            self._try_all()
+        self._until_all_end()
+
+    def _try_all(self) -> None:
+        """Give each batch its turn, the latest first: who waits may wait for it."""
+        self._waiting = [one for one in reversed(self._waiting) if not self._go_on(one)][::-1]
+
+    def _go_on(self, one: Executor) -> bool:
+        """Whether it has ended."""
+        if self._run.checks:
+            self._run.checks.watch(one.waves)
+        if not one.run():
+            return False
+        self._run.add(one)
+        self._budget -= one.spent
+        if self._run.checks:
+            self._run.checks.end(one.waves)
+        return True
+
+    def _until_all_end(self) -> None:
+        ended, since, seen = -1, time.monotonic(), set()
+        while self._waiting:
+            self._try_all()
+            now = self._budget, sum(one.ended for one in self._waiting), len(self._waiting)
+            if now != ended:
+                ended, since, seen = now, time.monotonic(), set()
+                continue
+            state = self._fingerprint()
+            if state in seen:  # the same registers and the same memory: it will go on so for ever
+                raise deadlock.error(self._waiting, self._run.checks)
+            seen.add(state)
+            if time.monotonic() - since > self._seconds:
+                raise deadlock.error(self._waiting, self._run.checks, self._seconds)
+
+    def _fingerprint(self) -> int:
+        memory = (zlib.crc32(np.ascontiguousarray(region.bytes.u8)) for region in self._memory.regions)
+        return hash((*(one.fingerprint() for one in self._waiting), *memory))

@@ -1,0 +1,98 @@
+"""Programs that wait for each other: locks, flags, barriers; and those that wait for ever."""
+
+import time
+
+import pytest
+import torch
+import triton
+import triton.language as tl
+from assembly import launch
+
+from gfxlab.engine import dual_mode
+from gfxlab.simulator import SimulationError, simulate
+
+pytestmark = pytest.mark.skipif(dual_mode.env_interpret(), reason="TRITON_INTERPRET=1 cannot compile")
+
+
+@triton.jit
+def locked_kernel(lock_ptr, x_ptr):
+    while tl.atomic_cas(lock_ptr, 0, 1) == 1:
+        pass
+    tl.store(x_ptr, tl.load(x_ptr) + 1)
+    tl.debug_barrier()
+    tl.atomic_xchg(lock_ptr, 0)
+
+
+@pytest.mark.parametrize("arch", ["gfx942", "gfx1100"])
+@pytest.mark.parametrize("num_warps", [1, 4])
+def test_a_lock_goes_from_program_to_program(arch, num_warps):
+    lock, x = torch.zeros(1, dtype=torch.int32), torch.zeros(1)
+    run = simulate(locked_kernel, (12,), (lock, x), arch=arch, num_warps=num_warps)
+    assert (x.item(), lock.item(), run.wrong) == (12, 0, ())
+
+
+@triton.jit
+def last_first_kernel(flag_ptr, x_ptr):
+    pid, last = tl.program_id(0), tl.num_programs(0) - 1
+    if pid < last:
+        while tl.atomic_add(flag_ptr, 0) != last - pid:
+            pass
+    tl.store(x_ptr + pid, tl.atomic_add(flag_ptr, 1))
+
+
+def test_a_program_waits_for_one_of_a_later_batch(monkeypatch):
+    monkeypatch.setattr("gfxlab.simulator.core.launch._BATCH_BYTES", 1)  # one workgroup a batch
+    x = torch.zeros(5, dtype=torch.int32)
+    simulate(last_first_kernel, (5,), (torch.zeros(1, dtype=torch.int32), x), num_warps=1)
+    assert x.tolist() == [4, 3, 2, 1, 0]
+
+
+@triton.jit
+def crossed_kernel(locks_ptr):
+    pid = tl.program_id(0)
+    tl.atomic_xchg(locks_ptr + pid, 1)
+    while tl.atomic_cas(locks_ptr + 1 - pid, 0, 1) != 0:
+        pass
+
+
+def test_a_deadlock_says_who_waits_for_what_and_soon():
+    start = time.monotonic()
+    says = (
+        r"nothing changes any more.*program 0 waits for element 1 of locks_ptr \(line \d+: while tl.*"
+        r"program 1 waits for element 0"
+    )
+    with pytest.raises(SimulationError, match=says):
+        simulate(crossed_kernel, (2,), (torch.zeros(2, dtype=torch.int32),), num_warps=1)
+    assert time.monotonic() - start < 10
+
+
+@triton.jit
+def endless_kernel(x_ptr, n):
+    i, total = 0, 0.0
+    while i < n:
+        total += tl.load(x_ptr)
+    tl.store(x_ptr, total)
+
+
+def test_a_loop_that_never_ends_is_given_up_after_some_seconds(monkeypatch):
+    monkeypatch.setattr("gfxlab.simulator.core.executor._ROUNDS", 500)
+    with pytest.raises(
+        SimulationError, match=r"program 0 .*does not end: .*rounds of one loop in 0.5 seconds.*line \d+"
+    ):
+        simulate(endless_kernel, (1,), (torch.ones(1), 5), num_warps=1, max_seconds=0.5)
+
+
+def test_waves_may_meet_at_different_barriers():
+    """As in ping-pong schedules: half of the waves pass one barrier more at first, the others at the end."""
+    code = """v_readfirstlane_b32 s4, v0
+        s_cmp_lt_u32 s4, 64
+        s_cbranch_scc0 .LBB0_1
+        s_barrier
+        .LBB0_1:
+        s_barrier
+        s_cmp_lt_u32 s4, 64
+        s_cbranch_scc1 .LBB0_2
+        s_barrier
+        .LBB0_2:
+        s_nop 0"""
+    assert launch(code, waves=2, grid=3).wrong == ()
