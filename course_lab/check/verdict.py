@@ -21,13 +21,14 @@ class Comparison:
     """One output against the reference: `wrong` marks the elements outside the tolerance.
 
     `expected` and `got` are float64 (int64 for integer outputs) arrays of the same shape; when shape or dtype differ
-    (`problem`), nothing is compared.
+    (`problem`), nothing is compared.  step: how far two roundings of one number may be apart, as a part of it.
     """
 
     expected: np.ndarray
     got: np.ndarray
     wrong: np.ndarray
     tolerance: Tolerance
+    step: float = 0.0
     problem: str | None = None
     wanted: str = ""
     received: str = ""
@@ -43,23 +44,31 @@ class Comparison:
 
     def close(self, expected: np.ndarray, got: np.ndarray, times: float = 1.0) -> np.ndarray:
         """Where other numbers are within this output's tolerance, or so many times that."""
-        return close(expected, got, times * self.tolerance.atol, times * self.tolerance.rtol)
+        return close(expected, got, times * self.tolerance.atol, times * self.tolerance.rtol + self.step)
 
 
 def compare(expected: torch.Tensor, got: torch.Tensor, tolerance: Tolerance, dtype: torch.dtype) -> Comparison:
     """Compare element by element, within the tolerance; NaN matches NaN, infinity the same infinity.
+
+    An expected result that is more exact than `got` can be is rounded as `got` was: what is right are the roundings of
+    all numbers within the tolerance.
 
     dtype: the dtype that `got` must have.
     """
     nothing = np.zeros(0)
     if got.shape != expected.shape:
         shapes = str(tuple(expected.shape)), str(tuple(got.shape))
-        return Comparison(nothing, nothing, nothing.astype(bool), tolerance, "wrong-shape", *shapes)
+        return Comparison(nothing, nothing, nothing.astype(bool), tolerance, 0.0, "wrong-shape", *shapes)
     if got.dtype != dtype:
         dtypes = str(dtype).removeprefix("torch."), str(got.dtype).removeprefix("torch.")
-        return Comparison(nothing, nothing, nothing.astype(bool), tolerance, "wrong-dtype", *dtypes)
+        return Comparison(nothing, nothing, nothing.astype(bool), tolerance, 0.0, "wrong-dtype", *dtypes)
     e, g = numbers(expected), numbers(got)
-    return Comparison(e, g, ~close(e, g, tolerance.atol, tolerance.rtol), tolerance)
+    if expected.dtype != torch.float64 or dtype.itemsize > 2:
+        return Comparison(e, g, ~close(e, g, tolerance.atol, tolerance.rtol), tolerance)
+    near = (tolerance.atol + tolerance.rtol * expected.abs()).nan_to_num(0.0, posinf=0.0)
+    low, high = (numbers((expected + side).float().to(dtype)) for side in (-near, near))
+    right = (low <= g) & (g <= high) | np.isnan(e) & np.isnan(g)
+    return Comparison(e, g, ~right, tolerance, torch.finfo(dtype).eps)
 
 
 def numbers(tensor: torch.Tensor) -> np.ndarray:

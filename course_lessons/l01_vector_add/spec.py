@@ -8,15 +8,14 @@ from torch import Generator, Tensor
 from course_kernels import reference
 from course_lab.authoring.exercise import Case, Exercise, Suspect
 from course_lab.authoring.spread import spread
-from course_lab.authoring.tolerance import rounded_once
+from course_lab.authoring.tolerance import in_float32
 from course_lessons.l01_vector_add import reference as own
 from course_lessons.makers import FAR, widened
 
 # A copy, and one addition that is rounded once, have exactly one right result.
 _EXACT = {"atol": 0.0, "rtol": 0.0, "why": "one rounding at most: there is exactly one right result"}
 # A product and a sum may be rounded together (fused multiply-add) or one after the other.
-_FLOAT32 = rounded_once(torch.float32, 2, size=4.0)
-_BFLOAT16 = rounded_once(torch.bfloat16, 2, size=4.0)
+_ONCE = in_float32(2, size=4.0)
 
 Make = Callable[[Generator], tuple]
 
@@ -181,15 +180,15 @@ _SCALE_AND_ADD = Exercise(
     reference=own.scale_and_add,
     exact=lambda x, y, alpha: (alpha * x.double() + y.double(),),
     cases=(
-        Case("whole blocks", _scaled(1024, alpha=2.5), **_FLOAT32, again=True),
-        Case("size not a multiple of the block", _scaled(1000, alpha=-0.75), **_FLOAT32),
-        Case("one element", _scaled(1, alpha=3.0), **_FLOAT32),
-        Case("two dimensions", _scaled(5, 576, alpha=0.1), **_FLOAT32),
-        Case("bfloat16", _scaled(576, alpha=1.5, dtype=torch.bfloat16), **_BFLOAT16),
+        Case("whole blocks", _scaled(1024, alpha=2.5), **_ONCE, again=True),
+        Case("size not a multiple of the block", _scaled(1000, alpha=-0.75), **_ONCE),
+        Case("one element", _scaled(1, alpha=3.0), **_ONCE),
+        Case("two dimensions", _scaled(5, 576, alpha=0.1), **_ONCE),
+        Case("bfloat16", _scaled(576, alpha=1.5, dtype=torch.bfloat16), **_ONCE),
         Case(
             "bfloat16, y nearly cancels alpha * x",
             _cancelling,
-            **_BFLOAT16
+            **_ONCE
             | {"why": "a product rounded to bfloat16 is off by 2^-9, as much as what is left after the subtraction"},
         ),
     ),
@@ -378,20 +377,20 @@ _BIAS_RESIDUAL_ADD = Exercise(
     exact=widened(own.bias_residual_add),
     max_launches=1,
     cases=(
-        Case("whole tiles", _rows(16, 256), **_FLOAT32, again=True),
-        Case("SmolLM2's width, 576", _rows(13, 576), **_FLOAT32),
-        Case("rows and columns not multiples of a block", _rows(11, 83), **_FLOAT32),
-        Case("x is a slice of a wider matrix", _rows(9, 100, gap_x=17), **_FLOAT32),
-        Case("the residual is a slice of a wider matrix", _rows(9, 130, gap_r=5), **_FLOAT32),
-        Case("one token", _rows(1, 70), **_FLOAT32),
-        Case("bfloat16", _rows(7, 129, dtype=torch.bfloat16), **_BFLOAT16),
+        Case("whole tiles", _rows(16, 256), **_ONCE, again=True),
+        Case("SmolLM2's width, 576", _rows(13, 576), **_ONCE),
+        Case("rows and columns not multiples of a block", _rows(11, 83), **_ONCE),
+        Case("x is a slice of a wider matrix", _rows(9, 100, gap_x=17), **_ONCE),
+        Case("the residual is a slice of a wider matrix", _rows(9, 130, gap_r=5), **_ONCE),
+        Case("one token", _rows(1, 70), **_ONCE),
+        Case("bfloat16", _rows(7, 129, dtype=torch.bfloat16), **_ONCE),
         Case(
             "bfloat16, the residual nearly cancels the rest",
             _cancelling_rows,
-            **_BFLOAT16 | {"why": "x + bias rounded to bfloat16 is off by 2^-9, as much as what is left in the end"},
+            **_ONCE | {"why": "x + bias rounded to bfloat16 is off by 2^-9, as much as what is left in the end"},
         ),
-        Case("one more than a power of two, both ways", _rows(33, 257, gap_x=3, gap_r=6), **_FLOAT32),
-        Case("rows 2^30 elements apart", _far_rows, **_BFLOAT16),
+        Case("one more than a power of two, both ways", _rows(33, 257, gap_x=3, gap_r=6), **_ONCE),
+        Case("rows 2^30 elements apart", _far_rows, **_ONCE),
     ),
     hints=(
         "Each of the four tensors has its own way from (t, c) to an offset. Write the four down. Which of them does "

@@ -8,20 +8,15 @@ from torch import Generator, Tensor
 from course_kernels import reference
 from course_lab.authoring.exercise import Case, Exercise, Suspect
 from course_lab.authoring.spread import spread
-from course_lab.authoring.tolerance import rounded_once
+from course_lab.authoring.tolerance import in_float32
 from course_lessons.l02_rmsnorm import reference as own
 from course_lessons.makers import FAR, widened
 
 # Everything is computed in float32 and rounded once; the longest of the ordinary rows has 1245 elements.
-_FLOAT32 = rounded_once(torch.float32, 1245, size=1.0)
-_FLOAT16 = rounded_once(torch.float16, 1245)
-_BFLOAT16 = rounded_once(torch.bfloat16, 1245)
+_ONCE = in_float32(1245, size=1.0)
 # A mean of 5 is subtracted from every element: its error counts in full.
-_CENTRED = rounded_once(torch.float32, 600, size=20.0)
-_CENTRED_BFLOAT16 = rounded_once(torch.bfloat16, 1000, size=20.0)
+_CENTRED = in_float32(600, size=20.0)
 _MILLION = 976 * 1024 + 1
-_LONG_FLOAT32 = rounded_once(torch.float32, 20_000)
-_LONG_BFLOAT16 = rounded_once(torch.bfloat16, _MILLION)
 
 Make = Callable[[Generator], tuple]
 
@@ -183,18 +178,18 @@ _MEAN_SQUARE = Exercise(
     entry="row_mean_square",
     reference=own.row_mean_square,
     cases=(
-        Case("power-of-two width", _alone(4, 64), **_FLOAT32, again=True),
-        Case("SmolLM2's width, 576", _alone(5, 576), **_FLOAT32),
-        Case("one column", _alone(3, 1), **_FLOAT32),
-        Case("wider than 1024", _alone(2, 1245), **_FLOAT32),
-        Case("rows further apart than their width", _alone(4, 100, strided=True), **_FLOAT32),
+        Case("power-of-two width", _alone(4, 64), **_ONCE, again=True),
+        Case("SmolLM2's width, 576", _alone(5, 576), **_ONCE),
+        Case("one column", _alone(3, 1), **_ONCE),
+        Case("wider than 1024", _alone(2, 1245), **_ONCE),
+        Case("rows further apart than their width", _alone(4, 100, strided=True), **_ONCE),
         Case(
             "float16, values around 300",
             _alone(3, 100, dtype=torch.float16, scale=300.0),
-            **_FLOAT32 | {"why": "the result is float32; 300 squared is above float16's maximum of 65504"},
+            **_ONCE | {"why": "the result is float32; 300 squared is above float16's maximum of 65504"},
         ),
-        Case("one more than a power of two", _alone(2, 513, scale=0.01), **_FLOAT32),
-        Case("rows 2^30 elements apart", _far(_alone(3, 40, dtype=torch.float16), 0), **_FLOAT32),
+        Case("one more than a power of two", _alone(2, 513, scale=0.01), **_ONCE),
+        Case("rows 2^30 elements apart", _far(_alone(3, 40, dtype=torch.float16), 0), **_ONCE),
     ),
     hints=(
         "What must the lanes beyond column `N` hold so that the sum does not notice them? And by what do you divide?",
@@ -231,22 +226,22 @@ _RMS_NORM = Exercise(
     reference=reference.rms_norm,
     exact=widened(reference.rms_norm),
     cases=(
-        Case("power-of-two width", _norm(4, 256), **_FLOAT32, again=True),
-        Case("SmolLM2's width, 576", _norm(5, 576), **_FLOAT32),
-        Case("one column", _norm(3, 1), **_FLOAT32),
-        Case("wider than 1024", _norm(2, 1245), **_FLOAT32),
-        Case("tiny values, where eps matters", _norm(3, 576, scale=1e-3), **_FLOAT32),
-        Case("a row of zeros", _norm(2, 100, scale=0.0), **_FLOAT32),
-        Case("another eps", _norm(3, 100, eps=0.5), **_FLOAT32),
-        Case("rows further apart than their width", _norm(4, 100, strided=True), **_FLOAT32),
-        Case("float16, values around 300", _norm(3, 576, dtype=torch.float16, scale=300.0), **_FLOAT16),
-        Case("bfloat16 with float32 weights", _norm(3, 576, dtype=torch.bfloat16), **_BFLOAT16),
-        Case("float32 with bfloat16 weights", _norm(2, 100, weight=torch.bfloat16), **_FLOAT32),
-        Case("float16 with float32 weights, tiny values", _norm(3, 300, dtype=torch.float16, scale=2e-3), **_FLOAT16),
-        Case("mean far from zero", _norm(3, 200, mean=5.0), **_FLOAT32),
-        Case("one more than a power of two, eps 1e-3", _norm(3, 1025, eps=1e-3, scale=0.03), **_FLOAT32),
-        Case("wider than 4096", _norm(1, 5000), **rounded_once(torch.float32, 5000)),
-        Case("rows 2^30 elements apart", _far(_norm(3, 40, dtype=torch.bfloat16), 0), **_BFLOAT16),
+        Case("power-of-two width", _norm(4, 256), **_ONCE, again=True),
+        Case("SmolLM2's width, 576", _norm(5, 576), **_ONCE),
+        Case("one column", _norm(3, 1), **_ONCE),
+        Case("wider than 1024", _norm(2, 1245), **_ONCE),
+        Case("tiny values, where eps matters", _norm(3, 576, scale=1e-3), **_ONCE),
+        Case("a row of zeros", _norm(2, 100, scale=0.0), **_ONCE),
+        Case("another eps", _norm(3, 100, eps=0.5), **_ONCE),
+        Case("rows further apart than their width", _norm(4, 100, strided=True), **_ONCE),
+        Case("float16, values around 300", _norm(3, 576, dtype=torch.float16, scale=300.0), **_ONCE),
+        Case("bfloat16 with float32 weights", _norm(3, 576, dtype=torch.bfloat16), **_ONCE),
+        Case("float32 with bfloat16 weights", _norm(2, 100, weight=torch.bfloat16), **_ONCE),
+        Case("float16 with float32 weights, tiny values", _norm(3, 300, dtype=torch.float16, scale=2e-3), **_ONCE),
+        Case("mean far from zero", _norm(3, 200, mean=5.0), **_ONCE),
+        Case("one more than a power of two, eps 1e-3", _norm(3, 1025, eps=1e-3, scale=0.03), **_ONCE),
+        Case("wider than 4096", _norm(1, 5000), **in_float32(5000)),
+        Case("rows 2^30 elements apart", _far(_norm(3, 40, dtype=torch.bfloat16), 0), **_ONCE),
     ),
     hints=(
         "You have written the mean square in 2.1. What comes after it, and which lanes may be stored?",
@@ -294,20 +289,20 @@ _ADD_RMS_NORM = Exercise(
     exact=_rounded_sum_normalised,
     max_launches=1,
     cases=(
-        Case("power-of-two width", _add_norm(4, 256), **_FLOAT32, again=True),
-        Case("SmolLM2's width, 576", _add_norm(5, 576), **_FLOAT32),
-        Case("one column", _add_norm(3, 1), **_FLOAT32),
-        Case("x and residual with different strides", _add_norm_slice(4, 100), **_FLOAT32),
-        Case("tiny values, where eps matters", _add_norm(3, 300, scale=1e-3), **_FLOAT32),
+        Case("power-of-two width", _add_norm(4, 256), **_ONCE, again=True),
+        Case("SmolLM2's width, 576", _add_norm(5, 576), **_ONCE),
+        Case("one column", _add_norm(3, 1), **_ONCE),
+        Case("x and residual with different strides", _add_norm_slice(4, 100), **_ONCE),
+        Case("tiny values, where eps matters", _add_norm(3, 300, scale=1e-3), **_ONCE),
         Case(
             "bfloat16, normalises the rounded sum",
             _add_norm(4, 576, dtype=torch.bfloat16, weight=torch.bfloat16),
-            **_BFLOAT16 | {"why": "the rounded sum is exact in both, so y differs by its own rounding alone"},
+            **_ONCE | {"why": "the rounded sum is exact in both, so y differs by its own rounding alone"},
         ),
-        Case("float16, values around 300", _add_norm(3, 576, dtype=torch.float16, scale=300.0), **_FLOAT16),
-        Case("float16 with float32 weights", _add_norm(2, 100, dtype=torch.float16), **_FLOAT16),
-        Case("one more than a power of two, eps 1e-3", _add_norm(3, 1025, eps=1e-3, scale=0.03), **_FLOAT32),
-        Case("rows 2^30 elements apart", _far(_add_norm(3, 40, dtype=torch.bfloat16), 0), **_BFLOAT16),
+        Case("float16, values around 300", _add_norm(3, 576, dtype=torch.float16, scale=300.0), **_ONCE),
+        Case("float16 with float32 weights", _add_norm(2, 100, dtype=torch.float16), **_ONCE),
+        Case("one more than a power of two, eps 1e-3", _add_norm(3, 1025, eps=1e-3, scale=0.03), **_ONCE),
+        Case("rows 2^30 elements apart", _far(_add_norm(3, 40, dtype=torch.bfloat16), 0), **_ONCE),
     ),
     hints=(
         "In which order: load, add, round, store, normalise? Which value does the next layer read, the rounded or "
@@ -369,13 +364,13 @@ _LAYER_NORM = Exercise(
         Case("width 359", _layer_norm(3, 359), **_CENTRED),
         Case("one column", _layer_norm(3, 1), **_CENTRED),
         Case("tiny values, where eps matters", _layer_norm(3, 600, scale=1e-3), **_CENTRED),
-        Case("a constant row", _constant_row, **rounded_once(torch.float32, 300, size=7.5 * 316)),
+        Case("a constant row", _constant_row, **in_float32(300, size=7.5 * 316)),
         Case(
             "bfloat16, mean 5",
             _layer_norm(3, 1000, mean=5.0, dtype=torch.bfloat16),
-            **_CENTRED_BFLOAT16,
+            **in_float32(1000, size=20.0),
         ),
-        Case("a mean of 1000", _layer_norm(3, 300, mean=1000.0), **rounded_once(torch.float32, 300, size=2000.0)),
+        Case("a mean of 1000", _layer_norm(3, 300, mean=1000.0), **in_float32(300, size=2000.0)),
         Case("mean far from zero, every other element 0", _half_zeros, **_CENTRED),
         Case("one more than a power of two, eps 1e-2", _layer_norm(3, 513, eps=1e-2, scale=0.1), **_CENTRED),
         Case("rows 2^30 elements apart", _far(_layer_norm(3, 40), 0), **_CENTRED),
@@ -463,17 +458,17 @@ _LONG = Exercise(
     reference=reference.rms_norm,
     exact=widened(reference.rms_norm),
     cases=(
-        Case("one full block", _norm(2, 1024), **_LONG_FLOAT32, again=True),
-        Case("two full blocks", _norm(2, 2048), **_LONG_FLOAT32),
-        Case("a last block that is cut short", _norm(2, 5000), **_LONG_FLOAT32),
-        Case("shorter than a block", _norm(3, 100), **_LONG_FLOAT32),
-        Case("20000 columns", _norm(1, 20000), **_LONG_FLOAT32),
-        Case("tiny values, where eps matters", _norm(2, 2500, scale=1e-3), **_LONG_FLOAT32),
-        Case("rows further apart than their width", _norm(2, 1500, strided=True), **_LONG_FLOAT32),
-        Case("bfloat16", _norm(2, 4099, dtype=torch.bfloat16, weight=torch.bfloat16), **_BFLOAT16),
-        Case("one more than two blocks, eps 0.25", _norm(2, 2049, eps=0.25), **_LONG_FLOAT32),
-        Case("bfloat16, a million columns", _norm(1, _MILLION, dtype=torch.bfloat16), **_LONG_BFLOAT16),
-        Case("rows 2^30 elements apart", _far(_norm(3, 1100, dtype=torch.bfloat16), 0), **_BFLOAT16),
+        Case("one full block", _norm(2, 1024), **in_float32(20_000), again=True),
+        Case("two full blocks", _norm(2, 2048), **in_float32(20_000)),
+        Case("a last block that is cut short", _norm(2, 5000), **in_float32(20_000)),
+        Case("shorter than a block", _norm(3, 100), **in_float32(20_000)),
+        Case("20000 columns", _norm(1, 20000), **in_float32(20_000)),
+        Case("tiny values, where eps matters", _norm(2, 2500, scale=1e-3), **in_float32(20_000)),
+        Case("rows further apart than their width", _norm(2, 1500, strided=True), **in_float32(20_000)),
+        Case("bfloat16", _norm(2, 4099, dtype=torch.bfloat16, weight=torch.bfloat16), **_ONCE),
+        Case("one more than two blocks, eps 0.25", _norm(2, 2049, eps=0.25), **in_float32(20_000)),
+        Case("bfloat16, a million columns", _norm(1, _MILLION, dtype=torch.bfloat16), **in_float32(_MILLION)),
+        Case("rows 2^30 elements apart", _far(_norm(3, 1100, dtype=torch.bfloat16), 0), **_ONCE),
     ),
     hints=(
         "What must be known before the first element can be written? So how often does the row have to be walked?",
@@ -519,17 +514,17 @@ _SHORT = Exercise(
     reference=reference.rms_norm,
     exact=widened(reference.rms_norm),
     cases=(
-        Case("rows and columns powers of two", _norm(64, 32), **_FLOAT32, again=True),
-        Case("12 columns", _norm(32, 12), **_FLOAT32),
-        Case("more rows than full blocks", _norm(77, 64), **_FLOAT32),
-        Case("one row", _norm(1, 48), **_FLOAT32),
-        Case("one column", _norm(20, 1), **_FLOAT32),
-        Case("rows of very different size", lambda generator: _uneven_rows(generator), **_FLOAT32),
-        Case("rows further apart than their width", _norm(33, 24, strided=True), **_FLOAT32),
-        Case("float16, values around 300", _norm(40, 100, dtype=torch.float16, scale=300.0), **_FLOAT16),
-        Case("65 rows of 65 columns, eps 0.25", _norm(65, 65, eps=0.25), **_FLOAT32),
-        Case("128 columns", _norm(17, 128, scale=0.01), **_FLOAT32),
-        Case("rows 2^30 elements apart", _far(_norm(3, 40, dtype=torch.float16), 0), **_FLOAT16),
+        Case("rows and columns powers of two", _norm(64, 32), **_ONCE, again=True),
+        Case("12 columns", _norm(32, 12), **_ONCE),
+        Case("more rows than full blocks", _norm(77, 64), **_ONCE),
+        Case("one row", _norm(1, 48), **_ONCE),
+        Case("one column", _norm(20, 1), **_ONCE),
+        Case("rows of very different size", lambda generator: _uneven_rows(generator), **_ONCE),
+        Case("rows further apart than their width", _norm(33, 24, strided=True), **_ONCE),
+        Case("float16, values around 300", _norm(40, 100, dtype=torch.float16, scale=300.0), **_ONCE),
+        Case("65 rows of 65 columns, eps 0.25", _norm(65, 65, eps=0.25), **_ONCE),
+        Case("128 columns", _norm(17, 128, scale=0.01), **_ONCE),
+        Case("rows 2^30 elements apart", _far(_norm(3, 40, dtype=torch.float16), 0), **_ONCE),
     ),
     hints=(
         "The block is now a table of rows and columns. Along which axis do you add up, and which of the two masks "
