@@ -9,12 +9,12 @@ PORT ?= 8888
 BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest -q
 NBVAL := $(PYTEST) --nbval -n 2 --dist loadfile
-LAB := $(BIN)/jupyter lab --ServerApp.root_dir="$(CURDIR)" --LabApp.default_url=/lab/tree/notebooks/00_start_here.ipynb
+LAB := $(BIN)/jupyter lab --ServerApp.root_dir="$(CURDIR)" --LabApp.default_url=/lab/tree/work/notebooks/00_start_here.ipynb
 export TORCH ROCM
 test test-full test-simulator: export OMP_NUM_THREADS = 1  # pytest-xdist has a process for each core already
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lab test test-full test-simulator test-gpu bench compat lessons lint clean
+.PHONY: help setup lab update test test-full test-simulator test-gpu bench compat lessons lint clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
@@ -22,9 +22,17 @@ help:  ## list the targets
 setup:  ## install everything into .venv; quick when nothing has changed
 	@$(PYTHON) scripts/setup.py
 
-lab: setup  ## open the course in JupyterLab
-	@$(BIN)/jupyter trust notebooks/*.ipynb solutions/*.ipynb >/dev/null  # or JupyterLab hides the stored pictures
+# Kernels that know the course's magics from the start.
+lab: export JUPYTER_PATH := $(CURDIR)/course_lab/jupyter$(if $(JUPYTER_PATH),:$(JUPYTER_PATH))
+lab: setup  ## bring your copies in work/ up to date and open them in JupyterLab
+	@$(BIN)/course sync || true
 	@$(LAB) --port=$(PORT) $(if $(filter no,$(BROWSER)),--no-browser) $(if $(filter 0,$(shell id -u)),--allow-root)
+
+update: setup  ## get the newest version of the course; what you did in work/ stays
+	@$(BIN)/course sync --clear
+	git pull --ff-only
+	@$(MAKE) --no-print-directory setup
+	@$(BIN)/course sync
 
 test: setup lint  ## the whole test suite but the slow tests: units, mutants, notebooks
 	$(PYTEST) -n 2 tests

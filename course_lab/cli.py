@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
@@ -11,8 +10,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 
 if TYPE_CHECKING:
-    from course_lab.authoring.exercise import Exercise
-    from course_lab.authoring.lessons import Lesson
+    from course_lab.work.choose import Answer
 
 app = typer.Typer(
     help="Triton kernels on AMD GPUs: the tools of the course.",
@@ -101,19 +99,55 @@ def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print the findi
 
 
 @app.command()
-def check(numbers: Numbers = None) -> None:
-    """Grade your answers in exercises/; exit status 1 when one is wrong."""
-    from course_lab.authoring.notebooks import answer_code
+def check(
+    what: Annotated[
+        list[str] | None,
+        typer.Argument(help="Exercises, such as 2.1 or 2, and notebooks; none means all.", metavar="[N.M] [FILE]"),
+    ] = None,
+) -> None:
+    """Grade your answers, those in work/ or those in a notebook that you name; exit status 1 when one is wrong."""
+    from course_lab.work import choose
+
+    failed, file = False, None
+    for answer in choose.chosen(what or []):
+        if answer.file != file:
+            file = answer.file
+            print(f"{answer.place}:")
+        failed |= _failed(answer)
+    raise typer.Exit(int(failed))
+
+
+def _failed(answer: Answer) -> bool:
+    """Grade one answer and print what was found; whether it is wrong."""
     from course_lab.check import grade
 
-    reports = []
-    for lesson, exercise in _chosen(numbers):
-        named = exercise.number in (numbers or ())
-        code = answer_code(lesson.notebook("exercises"), exercise.number)
-        reports.append(grade(exercise.number, code, card=named))
-        whole = reports[-1].status == "failed" or named
-        print(reports[-1] if whole else reports[-1].headline)
-    raise typer.Exit(int(any(report.status == "failed" for report in reports)))
+    if answer.unsaved:
+        print(answer.unsaved)
+        return True
+    report = grade(answer.exercise.number, answer.code, card=answer.named)
+    print(report if report.status == "failed" or answer.named else report.headline)
+    if report.status == "not-attempted" and answer.named:
+        print("Have you written it? Save the notebook first: this command reads the file.")
+    return report.status == "failed"
+
+
+@app.command()
+def sync(
+    clear: Annotated[
+        bool,
+        typer.Option("--clear", help="Then put notebooks changed outside work/ back to the last commit."),
+    ] = False,
+    take_from: Annotated[
+        Path | None,
+        typer.Option("--from", help="Take over the answers of a notebook, or of a folder of them."),
+    ] = None,
+) -> None:
+    """Bring your copies of the notebooks in work/ up to date; what you wrote stays."""
+    from course_lab.work import sync
+
+    report = sync(clear, take_from)
+    print(report)
+    raise typer.Exit(int(bool(report.problems)))
 
 
 @app.command()
@@ -132,14 +166,16 @@ def amd(
 ) -> None:
     """Show what your answer's kernel becomes on an AMD GPU; `gfxlab report` does it for any file."""
     from course_lab.authoring import lessons
-    from course_lab.authoring.notebooks import answer_code
     from course_lab.check.grading import amd_card
+    from course_lab.work import choose
     from gfxlab.cli import known
 
     known(arch)
-    ((lesson, exercise),) = _chosen([number])
-    code = lessons.solution(number) if solution else answer_code(lesson.notebook("exercises"), number)
-    card = amd_card(exercise, code, arch)
+    ((lesson, exercise),) = choose.exercises([number])
+    if not solution:
+        answer = next(choose.chosen([number]))
+        print(f"{answer.place}:")
+    card = amd_card(exercise, lessons.solution(number) if solution else answer.code, arch)
     if card is None:
         _stop(f"no kernel of exercise {number} could be compiled for {arch}; `course check {number}` may say why.")
     print(card.text)
@@ -191,11 +227,13 @@ def mutants(
     generate: Annotated[bool, typer.Option("--generate", help="Mistakes made by machine in the solutions.")] = False,
 ) -> None:
     """Prove the checks: grade every wrong kernel of the lessons; exit status 1 when one gets by."""
+    from course_lab.work.choose import exercises
+
     if generate:
-        raise typer.Exit(_generated_mutants([exercise.number for _, exercise in _chosen(numbers)]))
+        raise typer.Exit(_generated_mutants([exercise.number for _, exercise in exercises(numbers)]))
     from course_lab.authoring.mutants import kill_table
 
-    table = kill_table([exercise.number for _, exercise in _chosen(numbers)])
+    table = kill_table([exercise.number for _, exercise in exercises(numbers)])
     print(table)
     raise typer.Exit(int(bool(table.survivors)))
 
@@ -223,15 +261,3 @@ def fetch() -> None:
     from course_lab.model import fetch
 
     print(f"The weights are in {fetch()}")
-
-
-def _chosen(numbers: list[str] | None) -> Iterator[tuple[Lesson, Exercise]]:
-    """The lessons and exercises that were asked for: "2.1" is one, "2" is all of lesson 2, nothing is all."""
-    from course_lab.authoring import lessons
-
-    every = [(lesson, exercise) for lesson in lessons.all() for exercise in lesson.exercises]
-    for number in numbers or [None]:
-        found = [pair for pair in every if number in (None, pair[1].number, str(pair[0].number))]
-        if number and not found:
-            lessons.exercise(number)  # raises LessonError, which names those that exist
-        yield from found

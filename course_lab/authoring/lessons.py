@@ -218,8 +218,15 @@ def _find(number: str) -> tuple[Lesson, Exercise]:
         return hits[0]
     if hits:
         raise LessonError(f"Exercise {number} is defined more than once, in {_names(owner.name for owner, _ in hits)}.")
-    known = _names(known.number for owner in _registered() for known in owner.exercises)
-    raise LessonError(f"There is no exercise {number}. Known are: {known}.")
+    raise LessonError(f"There is no exercise {number}. {_alternatives(number)}")
+
+
+def _alternatives(number: str) -> str:
+    """The exercises of the lesson that the number names, else the numbers of the lessons."""
+    for owner in _registered():
+        if str(owner.number) == number.partition(".")[0] and owner.exercises:
+            return f"Those of {owner.name} are {_names(known.number for known in owner.exercises)}."
+    return f"Lessons are {_names(str(owner.number) for owner in _registered())}; their exercises 1.1, 1.2, ..."
 
 
 def _names(names: Iterable[str]) -> str:

@@ -47,7 +47,7 @@ def answer_code(path: Path, number: str) -> str:
     """
     notebook = read_notebook(path)
     if notebook is None:
-        raise NotebookError(f"{short(path)} is missing: get it back with `make lessons`.")
+        raise NotebookError(f"{short(path)} is missing: get it back with `course sync`.")
     cells = [(i, cell) for i, cell in enumerate(notebook.cells, start=1) if cell.cell_type == "code"]
     found = [(i, cell) for i, cell in cells if source.without_magic(cell.source)[0] == number]
     if len(found) == 1:
@@ -66,7 +66,7 @@ def answer_code(path: Path, number: str) -> str:
         )
     raise NotebookError(
         f"{short(path)} has no answer cell of exercise {number}: undo its deletion in JupyterLab, "
-        "or get an empty one with `make lessons`, which keeps your other answers."
+        f"or write a new one, whose first line is {magic}."
     )
 
 

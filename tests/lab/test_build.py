@@ -7,6 +7,8 @@ import os
 from pathlib import Path
 
 import pytest
+from ipykernel.ipkernel import IPythonKernel
+from ipykernel.kernelspec import get_kernel_dict
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_output
 
@@ -79,10 +81,20 @@ def test_files_carry_no_noise(fake_course):
         notebook = json.loads(text)
         assert text == json.dumps(notebook, ensure_ascii=False, indent=1, sort_keys=True) + "\n"
         assert set(notebook["metadata"]) == {"course", "kernelspec", "language_info"}
-        assert notebook["metadata"]["language_info"] == {"name": "python"}
         ids = [cell["id"] for cell in notebook["cells"]]
         assert len(set(ids)) == len(ids)
         assert {key for cell in notebook["cells"] for key in cell["metadata"]} <= {"tags", "course"}
+
+
+def test_saving_a_notebook_as_jupyterlab_does_changes_no_byte(fake_course):
+    """JupyterLab notes the kernel's spec and what the kernel says of its language; the server writes by nbformat."""
+    for folder in FOLDERS:
+        before, notebook = fake_course.path(folder).read_bytes(), fake_course.notebook(folder)
+        spec = get_kernel_dict()
+        notebook.metadata.kernelspec = {"name": "python3", **{key: spec[key] for key in ("display_name", "language")}}
+        notebook.metadata.language_info = {**IPythonKernel.language_info, "version": "3"}  # as startup.py has it
+        fake_course.save(folder, notebook)
+        assert fake_course.path(folder).read_bytes() == before
 
 
 def test_the_learners_notebook_has_stubs_headers_and_no_outputs(fake_course):

@@ -11,6 +11,8 @@ import pytest
 
 from course_lab import cli
 from course_lab.authoring import lessons, mutants
+from course_lab.check.answer import digest
+from course_lab.journal import record
 
 
 @pytest.fixture
@@ -38,7 +40,7 @@ def test_check_grades_the_learners_notebook(course, fake_course):
     answer(fake_course, "90.1", lessons.solution("90.1"))
     status, output, _ = course("check", "90")
     assert status == 0
-    assert "90.1 Double: right" in output
+    assert output.startswith("exercises/90_double.ipynb:\n90.1 Double: right")
     assert "90.2 Halve: not attempted" in output
 
 
@@ -58,13 +60,50 @@ def test_check_of_one_exercise_shows_its_whole_report(course, fake_course):
     assert "90.2" not in output
 
 
+def test_check_of_a_notebook_that_is_named_grades_that_one(course, fake_course, tmp_path, monkeypatch):
+    answer(fake_course, "90.1", lessons.solution("90.1"))
+    monkeypatch.chdir(fake_course.root)
+    fake_course.path("exercises").rename("mine.ipynb")
+    status, output, _ = course("check", "mine.ipynb")
+    assert status == 0 and output.startswith("mine.ipynb:\n90.1 Double: right")
+    assert "90.2 Halve: not attempted" in output
+    assert course("check", "90.1", "none.ipynb")[2] == "course: There is no notebook none.ipynb.\n"
+    assert "has no answer cell" in course("check", "notebooks/90_double.ipynb")[2]
+
+
+def test_check_of_an_answer_that_was_run_and_not_saved_asks_to_save_it(course, fake_course, monkeypatch):
+    answer(fake_course, "90.1", lessons.solution("90.1"))
+    saved = fake_course.path("exercises").stat().st_mtime
+    record("90.1", "attempt", status="failed", answer=digest("def double(x):\n    return x\n"))
+    os.utime(fake_course.path("exercises"), (saved, saved - 60))
+    status, output, _ = course("check", "90.1")
+    assert status == 1
+    assert "90.1: save exercises/90_double.ipynb first: the answer that you ran last, at " in output
+    os.utime(fake_course.path("exercises"), (saved, saved + 60))  # saved since: the answer in the file is meant
+    assert course("check", "90.1")[0] == 0
+    os.utime(fake_course.path("exercises"), (saved, saved - 60))
+    record("90.1", "attempt", status="passed", answer=digest(lessons.solution("90.1")))  # what the file holds was run
+    assert course("check", "90.1")[0] == 0
+    assert "Save the notebook first" in course("check", "90.2")[1]
+
+
 @pytest.mark.parametrize("command", ["check", "mutants", "amd"])
 def test_an_unknown_exercise_is_named_with_those_that_exist(course, command):
     status, _, error = course(command, "90.7")
     assert status == 1
-    assert error.startswith("course: There is no exercise 90.7. Known are:")
-    assert "90.2" in error
-    assert len(error.splitlines()) == 1
+    assert error == "course: There is no exercise 90.7. Those of 90_double are 90.1, 90.2.\n"
+
+
+def test_sync_makes_the_copies_that_check_then_grades(course, fake_course, tmp_path, monkeypatch):
+    monkeypatch.setenv("COURSE_WORK", str(tmp_path / "work"))  # the course's own lessons have theirs there too
+    monkeypatch.setenv("JUPYTER_DATA_DIR", str(tmp_path / "jupyter"))
+    status, output, _ = course("sync")
+    assert status == 0 and re.match(r"\d+ new notebooks in work/", output)
+    answer(fake_course, "90.1", "wrong")
+    fake_course.path("exercises").rename(tmp_path / "work" / "exercises" / "90_double.ipynb")
+    status, output, _ = course("check", "90")
+    assert status == 1 and output.startswith(f"{tmp_path}/work/exercises/90_double.ipynb:\n90.1 Double: not right")
+    assert course("sync", "--from", "nowhere")[0] == 1
 
 
 def test_progress_lists_every_lesson(course):

@@ -29,8 +29,8 @@ def test_stub_and_solution_come_without_the_magic_line(fake_source):
 def test_an_unknown_number_lists_the_known_ones(fake_source, monkeypatch):
     only_ours = tuple(lesson for lesson in lessons.all() if lesson.number == 90)
     monkeypatch.setattr(lessons, "_registered", lambda: only_ours)
-    with pytest.raises(LessonError, match=r"There is no exercise 9.9. Known are: 90.1, 90.2\."):
-        lessons.exercise("9.9")
+    with pytest.raises(LessonError, match=r"There is no exercise 90.9. Those of 90_double are 90.1, 90.2\."):
+        lessons.exercise("90.9")
 
 
 def test_an_unknown_lesson_lists_the_known_ones(fake_source):

@@ -13,9 +13,19 @@ from course_lab.authoring import source
 from course_lab.authoring.lessons import Lesson
 
 NOT_COMPARED = "nbval-ignore-output"
+# All that JupyterLab writes when it saves, so that saving a lesson changes nothing. The kernels of `make lab` give
+# "3" as their version (course_lab/jupyter/): the exact one differs from machine to machine.
 KERNEL = {
     "kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"},
-    "language_info": {"name": "python"},
+    "language_info": {
+        "codemirror_mode": {"name": "ipython", "version": 3},
+        "file_extension": ".py",
+        "mimetype": "text/x-python",
+        "name": "python",
+        "nbconvert_exporter": "python",
+        "pygments_lexer": "ipython3",
+        "version": "3",
+    },
 }
 
 

@@ -1,7 +1,11 @@
-"""Renew an exercise notebook without losing a keystroke of the learner's.
+"""Renew a notebook without losing a keystroke of the learner's.
 
 Kept, wherever the author's text moves: changed answers, cells that the learner added, text cells that the learner
 edited. An author's cell is told from a learner's by its id, which is the hash of its content.
+
+Where the version is known that the learner started from, cells that they deleted stay away and what they ran keeps its
+outputs. These are nbgitpuller's rules (https://nbgitpuller.readthedocs.io, "Automatic merging"), for cells instead of
+lines: what only one side changed is taken, and where both did the learner's stays.
 """
 
 from __future__ import annotations
@@ -37,16 +41,24 @@ def is_answered(cell: NotebookNode) -> bool:
     return source.fingerprint(code) != _note(cell).get("stub")
 
 
-def merge(fresh: NotebookNode, existing: NotebookNode) -> NotebookNode:
-    """Return `existing` with its text renewed from `fresh`; equal to `existing` when nothing is new."""
+def merge(fresh: NotebookNode, existing: NotebookNode, base: NotebookNode | None = None) -> NotebookNode:
+    """Return `existing` with its text renewed from `fresh`; equal to `existing` when nothing is new.
+
+    `base`: the author's version that `existing` started from, where it is known.
+    """
     merged = deepcopy(existing)
-    _recognise(fresh, merged)
+    for known in filter(None, (fresh, base)):
+        _recognise(known, merged)
     layout = _Layout.of(fresh, merged)
+    before = {_key(cell): cell for cell in base.cells} if base else {}
     merged.metadata["course"] = fresh.metadata.course
     merged.cells = list(layout.added.get(-1, []))
     for i, cell in enumerate(fresh.cells):
-        mine = layout.authored.get(_key(cell))
-        merged.cells.append(_renew(cell, mine) if mine else deepcopy(cell))
+        key = _key(cell)
+        if key in layout.authored:
+            merged.cells.append(_renew(cell, layout.authored[key], before.get(key)))
+        elif key[0] == "answer" or key not in before:  # other cells of before the learner has deleted
+            merged.cells.append(deepcopy(cell))
         merged.cells += layout.added.get(i, [])
     if layout.orphans:
         merged.cells += [new_markdown_cell(ORPHANS, id=content_id("markdown", ORPHANS)), *layout.orphans]
@@ -135,18 +147,25 @@ def _positions(old: list[Key], new: list[Key]) -> dict[Key, int]:
     return places | {key: position for position, key in enumerate(new) if key in places}
 
 
-def _renew(fresh: NotebookNode, existing: NotebookNode) -> NotebookNode:
+def _renew(fresh: NotebookNode, existing: NotebookNode, before: NotebookNode | None) -> NotebookNode:
     """Return the author's cell in the learner's state: an edited text or answer stays, a stub is renewed."""
     if answer_number(fresh) and not is_answered(existing) and existing.source != fresh.source:
         return deepcopy(fresh)
     cell = deepcopy(existing)
     cell.id = fresh.id
+    if before and existing.source == fresh.source and _run(existing) == _run(before):
+        cell.update(deepcopy(_run(fresh)))  # the learner has not run it: the author's newest outputs
     if "course" in fresh.metadata:
         cell.metadata["course"] = fresh.metadata.course
     tags = [*cell.metadata.get("tags", []), *fresh.metadata.get("tags", [])]
     if tags:
         cell.metadata["tags"] = list(dict.fromkeys(tags))
     return cell
+
+
+def _run(cell: NotebookNode) -> dict:
+    """What running a cell leaves in it; nothing in a text cell."""
+    return {name: cell[name] for name in ("outputs", "execution_count") if name in cell}
 
 
 def _make_ids_unique(merged: NotebookNode, fresh: NotebookNode) -> None:
