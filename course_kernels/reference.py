@@ -222,9 +222,9 @@ def matmul(a: Tensor, b: Tensor, out_dtype: torch.dtype | None = None, activatio
     return activated(a.double() @ b.double(), activation).to(out_dtype or a.dtype)
 
 
-def topk(x: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """The k largest elements of the last dimension and their indices: NaN first, of equals the lowest index first"""
-    values, indices = torch.sort(x, dim=-1, descending=True, stable=True)
+def topk(x: Tensor, k: int, largest: bool = True) -> tuple[Tensor, Tensor]:
+    """The k largest, or smallest, elements of the last dimension and their indices: of equals the lowest index first"""
+    values, indices = torch.sort(x, dim=-1, descending=largest, stable=True)
     return values[..., :k].contiguous(), indices[..., :k].contiguous()
 
 

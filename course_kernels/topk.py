@@ -1,12 +1,13 @@
-"""The k largest elements of each row, the largest first, and their places.
+"""The k largest elements of each row, the largest first, and their places; or the k smallest.
 
 Value and place become one integer, compared as such:
 
     key[r, c] = ordered(x[r, c]) * 2^32 + (2^31 - 1 - c)
 
-where `ordered` reads the bits of a float32 as an integer that rises as the float does, with NaN above +inf.  No two
-keys are equal, so nothing has to be said about ties, infinities or rows with few finite elements again: of equal
-elements the one with the lowest index comes first.  (Kernels that overwrite what they have taken with -3.4e38 return
+where `ordered` reads the bits of a float32 as an integer that rises as the float does, with NaN above +inf; where the
+smallest are asked for, its bits are turned over, so that it falls.  No two keys are equal, so nothing has to be said
+about ties, infinities or rows with few finite elements again: of equal elements the one with the lowest index comes
+first.  (Kernels that overwrite what they have taken with -3.4e38 return
 that number from rows of -inf; those that select by multiplying with 0 or 1 turn inf into NaN.)
 
 | tensor  | shape       | dtype                                              |
@@ -36,13 +37,15 @@ NO_KEY = tl.constexpr(-(2**63))  # below every key
 
 
 @triton.jit
-def _keys(x, offs_n, mask):
+def _keys(x, offs_n, mask, LARGEST: tl.constexpr):
     """int64 keys of a block of floats; masked lanes get distinct ones below all others."""
     x = x.to(tl.float32)
     x = tl.where(x == 0, 0.0, x)  # -0.0 equals 0.0
     bits = x.to(tl.int32, bitcast=True)
     ordered = bits ^ ((bits >> 31) & HIGHEST)  # the bits of negative floats rise as these fall
     ordered = tl.where(x != x, HIGHEST, ordered)
+    if not LARGEST:
+        ordered = ~ordered  # of NaN LOWEST, as of masked lanes, whose columns are higher
     ordered = tl.where(mask, ordered, LOWEST)
     return (ordered.to(tl.int64) << 32) | (HIGHEST - offs_n)
 
@@ -50,7 +53,7 @@ def _keys(x, offs_n, mask):
 @triton.jit
 def select_kernel(
     x_ptr, keys_ptr, stride_xm, rows, cols, chunks, k,
-    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
+    LARGEST: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
 ):  # fmt: skip
     """One program, one chunk of BLOCK_M rows: the k largest keys of each. x: floats, or keys chosen before."""
     pid = tl.program_id(0)
@@ -62,7 +65,7 @@ def select_kernel(
     if x_ptr.dtype.element_ty == tl.int64:
         keys = tl.load(x_ptr + offs_m * stride_xm + offs_n, mask=mask, other=NO_KEY)
     else:
-        keys = _keys(tl.load(x_ptr + offs_m * stride_xm + offs_n, mask=mask, other=0.0), offs_n, mask)
+        keys = _keys(tl.load(x_ptr + offs_m * stride_xm + offs_n, mask=mask, other=0.0), offs_n, mask, LARGEST)
     for i in range(k):
         largest = tl.max(keys, axis=1, keep_dims=True)
         tl.store(keys_ptr + (offs_m * chunks + chunk) * k + i, largest, mask=offs_m < rows)
@@ -70,13 +73,13 @@ def select_kernel(
 
 
 @triton.jit
-def rank_kernel(x_ptr, keys_ptr, stride_xm, cols, chunks, BLOCK: tl.constexpr):
+def rank_kernel(x_ptr, keys_ptr, stride_xm, cols, chunks, LARGEST: tl.constexpr, BLOCK: tl.constexpr):
     """One program, one chunk of a row: its keys, sorted. A key's place is the number of larger ones."""
     row = (tl.program_id(0) // chunks).to(tl.int64)
     first = tl.program_id(0) % chunks * BLOCK
     offs = first + tl.arange(0, BLOCK)
     mask = offs < cols
-    keys = _keys(tl.load(x_ptr + row * stride_xm + offs, mask=mask, other=0.0), offs, mask)
+    keys = _keys(tl.load(x_ptr + row * stride_xm + offs, mask=mask, other=0.0), offs, mask, LARGEST)
     place = tl.sum((keys[None, :] > keys[:, None]).to(tl.int32), axis=1)
     tl.store(keys_ptr + row * (chunks * BLOCK) + first + place, keys)
 
@@ -125,24 +128,24 @@ def pick_kernel(
     tl.store(indices_ptr + offs_m * k + offs_n, indices, mask=mask)
 
 
-def _select(x: torch.Tensor, k: int) -> torch.Tensor:
+def _select(x: torch.Tensor, k: int, largest: bool) -> torch.Tensor:
     """The k largest keys of each row, the largest first. x: (rows, cols), floats or keys."""
     rows, cols = x.shape
     grid, meta = launch.row_groups(x, launch.TILE)
     chunks = triton.cdiv(cols, meta["BLOCK_N"])
     keys = torch.empty((rows, chunks * k), dtype=torch.int64, device=x.device)
-    select_kernel[grid](x, keys, x.stride(0), rows, cols, chunks, k, **meta)
-    return keys if chunks == 1 else _select(keys, k)
+    select_kernel[grid](x, keys, x.stride(0), rows, cols, chunks, k, LARGEST=largest, **meta)
+    return keys if chunks == 1 else _select(keys, k, largest)
 
 
-def _sort(x: torch.Tensor) -> torch.Tensor:
+def _sort(x: torch.Tensor, largest: bool) -> torch.Tensor:
     """All keys of each row, the largest first, and keys of no element behind them. x: (rows, cols)."""
     rows, cols = x.shape
     grid, meta = launch.ranked_chunks(x)
     run, chunks = meta["BLOCK"], triton.cdiv(cols, meta["BLOCK"])
     width = chunks * run
     keys, merged = torch.empty((2, rows, width), dtype=torch.int64, device=x.device)
-    rank_kernel[grid](x, keys, x.stride(0), cols, chunks, **meta)
+    rank_kernel[grid](x, keys, x.stride(0), cols, chunks, LARGEST=largest, **meta)
     grid, meta = launch.merged_chunks(keys)
     while run < width:
         merge_kernel[grid](keys, merged, width, run, **meta)
@@ -155,26 +158,28 @@ def _outputs(x: torch.Tensor, k: int) -> tuple[torch.Tensor, torch.Tensor]:
     return x.new_empty((x.shape[0], k)), x.new_empty((x.shape[0], k), dtype=torch.int64)
 
 
-@torch_op(_outputs)
-def topk_forward(x: torch.Tensor, k: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Values and indices of the k largest elements. x: (rows, cols), 1 <= k <= cols."""
+@torch_op(lambda x, k, largest=True: _outputs(x, k))
+def topk_forward(x: torch.Tensor, k: int, largest: bool = True) -> tuple[torch.Tensor, torch.Tensor]:
+    """Values and indices of the k largest, or smallest, elements. x: (rows, cols), 1 <= k <= cols."""
     values, indices = _outputs(x, k)
     with torch.cuda.device_of(x):
-        keys = _select(x, k) if k <= launch.MAX_ROUNDS else _sort(x)
+        keys = _select(x, k, largest) if k <= launch.MAX_ROUNDS else _sort(x, largest)
         grid, meta = launch.tiles(values)
         pick_kernel[grid](keys, x, values, indices, keys.stride(0), x.stride(0), x.shape[0], k, **meta)
     return values, indices
 
 
-def topk(x: torch.Tensor, k: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """The k largest elements along the last dimension, the largest first, and their indices.
+def topk(x: torch.Tensor, k: int, *, largest: bool = True) -> tuple[torch.Tensor, torch.Tensor]:
+    """The k largest elements along the last dimension, the largest first, and their indices; or the k smallest.
 
-    NaN comes before +inf, as in PyTorch; of equal elements (NaN among themselves, 0.0 and -0.0) the lowest index first.
+    NaN counts as larger than +inf, as in PyTorch; of equal elements (NaN among themselves, 0.0 and -0.0) the lowest
+    index comes first, where PyTorch promises no order.
 
     Args:
         x: (..., cols); float32, float16 or bfloat16; unit stride along the row, one stride from row to row.
             No gradient flows to it.
         k: 0 to cols.
+        largest: False for the smallest, the smallest first: NaN comes last then.
 
     Returns:
         values (..., k), dtype of x, and indices (..., k), int64: values == x.gather(-1, indices).
@@ -192,6 +197,6 @@ def topk(x: torch.Tensor, k: int) -> tuple[torch.Tensor, torch.Tensor]:
         raise ValueError(f"k must be from 0 to the width of x, {x.shape[-1]}; got {k}")
     x_rows = checks.rows_of(x=x)
     if x.numel() == 0 or k == 0 or not uses_triton(x):
-        return reference.topk(x, k)
-    values, indices = topk_forward(x_rows, k)
+        return reference.topk(x, k, largest)
+    values, indices = topk_forward(x_rows, k, largest)
     return values.view(*x.shape[:-1], k), indices.view(*x.shape[:-1], k)

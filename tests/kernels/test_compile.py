@@ -136,6 +136,7 @@ CASES = {
         lambda: (fixed(1, 3, 4, 4).to(memory_format=torch.channels_last), fixed(2, 3, 3, 3), fixed(2)),
     ),
     "topk": (lambda x: ck.topk(x, 2), lambda: (fixed(3, 10),)),
+    "topk of the smallest": (lambda x: ck.topk(x, 2, largest=False), lambda: (fixed(3, 10),)),
     "flash_attention": (
         lambda q, k, v: ck.flash_attention(q, k, v, causal=True, return_lse=True),
         lambda: (floats(1, 2, 3, 8), floats(1, 1, 5, 8), floats(1, 1, 5, 8)),

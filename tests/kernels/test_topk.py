@@ -19,19 +19,21 @@ def randn(shape, dtype, device, seed=0):
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed)).to(device, dtype)
 
 
-def topk(x, k):
+def topk(x, k, largest=True):
     with course_kernels.use_backend("triton"):
-        return course_kernels.topk(x, k)
+        return course_kernels.topk(x, k, largest=largest)
 
 
-def check(x, k):
+def check(x, k, largest=True):
     before = x.clone()
-    values, indices = topk(x, k)
+    values, indices = topk(x, k, largest)
     assert values.shape == indices.shape == (*x.shape[:-1], k)
     assert values.dtype == x.dtype and indices.dtype == torch.int64
     assert_same(values, x.gather(-1, indices))
-    assert_same(values, torch.topk(x, k, dim=-1).values)
-    wanted = reference.topk(x.cpu(), k)[1].to(x.device)  # on the CPU: torch.sort on CUDA puts a negative NaN last
+    assert_same(values, torch.topk(x, k, dim=-1, largest=largest).values)
+    wanted = reference.topk(x.cpu(), k, largest)[1].to(
+        x.device
+    )  # on the CPU: torch.sort on CUDA puts a negative NaN last
     assert torch.equal(indices, wanted), "of equal elements the one with the lowest index comes first"
     assert_same(x, before)
 
@@ -93,7 +95,7 @@ def test_a_large_k_sorts(k, dtype, device):
 @given(st.integers(1, 4), st.integers(1, 330), st.sampled_from(DTYPES), st.integers(0, 2**31), st.data())
 def test_any_row_with_many_ties(device, rounds, rows, cols, dtype, seed, data):
     k = data.draw(st.integers(1, min(cols, 20)), "k")
-    check((2 * randn((rows, cols), dtype, device, seed)).round(), k)
+    check((2 * randn((rows, cols), dtype, device, seed)).round(), k, data.draw(st.booleans(), "largest"))
 
 
 @pytest.mark.parametrize("shape", [(0, 6), (2, 0, 6)], ids=str)
@@ -153,6 +155,28 @@ def test_subnormals_and_extremes_are_told_apart(dtype, device, rounds):
     x = torch.tensor([[-smallest, info.min, smallest, info.max, 0.0, -INF, 2 * smallest]], device=device).to(dtype)
     check(x, 7)
     assert topk(x, 7)[1].tolist() == [[3, 6, 2, 4, 0, 1, 5]]
+
+
+# ---- the smallest ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("cols", "k"), [(16, 1), (150, 7), (300, 200), (2049, 8)])
+def test_the_smallest(cols, k, dtype, device):
+    check(randn((2, cols), dtype, device), k, largest=False)
+
+
+def test_of_the_smallest_nan_comes_last_and_ties_keep_their_order(dtype, device, rounds):
+    x = torch.tensor([[NAN, INF, -0.0, 0.0, 5.0, -INF, -NAN, -INF, INF, 0.0]], device=device).to(dtype)
+    check(x, 10, largest=False)
+    assert topk(x, 10, largest=False)[1].tolist() == [[5, 7, 2, 3, 9, 4, 1, 8, 0, 6]]
+
+
+@pytest.mark.parametrize("place", [0, 149])
+def test_fewer_other_elements_than_k_of_the_smallest(place, device, rounds):
+    x = torch.full((2, 150), NAN, device=device)
+    x[0, place] = INF
+    check(x, 5, largest=False)
+    assert topk(x, 1, largest=False)[1].tolist() == [[place], [0]]
 
 
 # ---- strides -------------------------------------------------------------------------------------------------------
