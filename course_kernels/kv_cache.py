@@ -197,7 +197,7 @@ def kv_cache_forward(
         kv_cache_kernel[(batch * blocks_t, blocks_h)](
             q, k, v, q_out, k_out, k_cache, v_cache, slots, positions, cos, sin, k_scale, v_scale,
             *((0, 0, 0) if q is None else q.stride()[:3]), *k.stride()[:3], *v.stride()[:3],
-            *((0, 0) if positions is None else positions.stride()), *_cache_strides(k_cache, v_cache, layout),
+            *((0, 0) if positions is None else positions.stride()), *cache_strides(k_cache, v_cache, layout),
             tokens, 0 if positions is None else positions.shape[1], 0 if cos is None else len(cos),
             Q_HEADS=q_heads, KV_HEADS=kv_heads, HEAD_DIM=head_dim, NEOX=style == "neox",
             PAGES=len(k_cache), PAGE_SIZE=k_cache.shape[1 if layout == "flash" else 3],
@@ -206,7 +206,7 @@ def kv_cache_forward(
         )  # fmt: skip
 
 
-def _cache_strides(k_cache, v_cache, layout):
+def cache_strides(k_cache: torch.Tensor, v_cache: torch.Tensor, layout: str) -> tuple[int, ...]:
     """From page to page, place to place, head to head, and group to group of elements, for keys, then for values."""
     if layout == "flash":
         return *k_cache.stride(), *v_cache.stride()
@@ -254,42 +254,74 @@ def _check_angles(k, cos, sin, style, positions, tokens):
         check_turn(k.shape[-1], style, tokens, positions, cos=cos, sin=sin)
 
 
-def _check_scale(k, **scale):
-    """A number above 0, or a tensor of one."""
+def check_scale(k: torch.Tensor, heads: int | None = None, **scale: float | torch.Tensor) -> None:
+    """A number above 0, or a tensor of one on the device of k; or of one for each of so many heads.
+
+    Raises:
+        TypeError: neither a number nor a tensor of float32, float16 or bfloat16.
+        ValueError: a tensor of another shape or on another device; where values are looked at, one not above 0.
+    """
     ((name, value),) = scale.items()
+    allowed = (
+        "a tensor of one element" if heads is None else f"a tensor of one element or of {heads}, one for each head"
+    )
     if isinstance(value, torch.Tensor):
         checks.floating(k=k, **scale)
-        if value.numel() != 1:
-            raise ValueError(f"{name} must be a number or a tensor of one element, got shape {tuple(value.shape)}")
+        if value.numel() != 1 and value.shape != (heads,):
+            raise ValueError(f"{name} must be a number or {allowed}, got shape {tuple(value.shape)}")
         if not checks.values_are_checked(value):
             return
     elif not isinstance(value, (int, float)):
-        raise TypeError(f"{name} must be a float or a tensor of one element, got {type(value).__name__}")
-    if not 0 < float(value) < math.inf:
-        raise ValueError(f"{name} must be finite and above 0, got {float(value)}")
+        raise TypeError(f"{name} must be a float or {allowed}, got {type(value).__name__}")
+    for number in value.flatten().tolist() if isinstance(value, torch.Tensor) else [value]:
+        if not 0 < number < math.inf:
+            raise ValueError(f"{name} must be finite and above 0, got {float(number)}")
 
 
-def _check_cache_dtype(k, k_cache, v_cache, k_scale, v_scale):
-    """The caches hold the dtype of k; or fp8, and then there are scales."""
-    checks.are_tensors(k_cache=k_cache, v_cache=v_cache)
-    checks.same_device(k=k, k_cache=k_cache, v_cache=v_cache)
-    checks.same_dtype(k_cache=k_cache, v_cache=v_cache)
-    scales = {"k_scale": k_scale, "v_scale": v_scale}
-    if k_cache.dtype not in FP8:
-        checks.same_dtype(k=k, k_cache=k_cache)
+def check_cache_dtype(
+    x: dict[str, torch.Tensor],
+    caches: dict[str, torch.Tensor],
+    scales: dict[str, float | torch.Tensor | None],
+    heads: int | None = None,
+) -> None:
+    """The caches hold the dtype of x; or fp8, and then there is a scale for each. All by the caller's names.
+
+    Raises:
+        TypeError: another dtype; scales without fp8, or fp8 without scales.
+        ValueError: another device; a scale of another shape or not above 0; an fp8 type that the GPU lacks.
+    """
+    checks.are_tensors(**caches)
+    checks.same_device(**x, **caches)
+    checks.same_dtype(**caches)
+    ((_, k),), dtype = x.items(), next(iter(caches.values())).dtype
+    if dtype not in FP8:
+        checks.same_dtype(**x, **caches)
         for name in _given(**scales):
-            raise TypeError(f"{name} belongs to a cache of fp8, got one of {k_cache.dtype}; leave it away")
+            raise TypeError(f"{name} belongs to a cache of fp8, got one of {dtype}; leave it away")
         return
-    checked_dtype(k, k_cache.dtype)
+    checked_dtype(k, dtype)
     for name, scale in scales.items():
         if scale is None:
-            raise TypeError(f"a cache of {k_cache.dtype} needs {name}, a float or a tensor of one element; 1.0 is none")
-        _check_scale(k, **{name: scale})
+            raise TypeError(f"a cache of {dtype} needs {name}, a float or a tensor of one element; 1.0 is none")
+        check_scale(k, heads, **{name: scale})
 
 
-def _check_pages(k, k_cache, v_cache, layout):
-    """Caches of this layout for heads like those of k, which may be written. Returns how many slots they have."""
-    kv_heads, head_dim = k.shape[1:]
+def check_layout(layout: str) -> None:
+    """`layout` is one of LAYOUTS.
+
+    Raises:
+        ValueError: it is not.
+    """
+    if layout not in LAYOUTS:
+        raise ValueError(f"layout must be one of {', '.join(LAYOUTS)}; got {layout!r}")
+
+
+def check_pages(kv_heads: int, head_dim: int, k_cache: torch.Tensor, v_cache: torch.Tensor, layout: str) -> int:
+    """Caches of this layout for so many heads of this width. Returns how many slots they have.
+
+    Raises:
+        ValueError: another shape, or strides that no kernel walks along.
+    """
     if layout == "flash":
         checks.rank(4, "(num_blocks, block_size, KH, D)", k_cache=k_cache, v_cache=v_cache)
         pages, page_size = k_cache.shape[:2]
@@ -305,7 +337,6 @@ def _check_pages(k, k_cache, v_cache, layout):
         checks.shape((pages, kv_heads, head_dim, page_size), v_cache=v_cache)
         checks.contiguous(k_cache=k_cache[:1, :1, :1])  # the groups of a page's keys follow each other
     checks.unit_stride(k_cache=k_cache)
-    checks.no_overlap(k_cache=k_cache, v_cache=v_cache)
     return pages * page_size
 
 
@@ -415,15 +446,16 @@ def paged_kv_cache_update(
             one past the tables (elsewhere nothing is written for that slot, and that token becomes NaN).
     """
     heads = _given(q=q, k=k, v=v)
-    if layout not in LAYOUTS:
-        raise ValueError(f"layout must be one of {', '.join(LAYOUTS)}; got {layout!r}")
+    check_layout(layout)
     checks.floating(**heads)
     checks.same_dtype(**heads)
     checks.rank(3, "(T, heads, D)", **heads)
     checks.shape(tuple(k.shape), v=v)
-    _check_cache_dtype(k, k_cache, v_cache, k_scale, v_scale)
-    slots = _check_pages(k, k_cache, v_cache, layout)
-    checks.not_differentiable(**heads, k_cache=k_cache, v_cache=v_cache)
+    caches = {"k_cache": k_cache, "v_cache": v_cache}
+    check_cache_dtype({"k": k}, caches, {"k_scale": k_scale, "v_scale": v_scale})
+    slots = check_pages(*k.shape[1:], k_cache, v_cache, layout)
+    checks.no_overlap(**caches)
+    checks.not_differentiable(**heads, **caches)
     checks.unit_stride(**heads)
     _check_index(q, k, slot_mapping, positions)
     checks.below(slots, "the slots of the cache", least=None, slot_mapping=slot_mapping)

@@ -266,14 +266,33 @@ def paged_decode_attention(
     seq_lens: Tensor,
     *,
     sm_scale: float | None = None,
+    k_scale: float | Tensor | None = None,
+    v_scale: float | Tensor | None = None,
+    layout: str = "flash",
 ) -> Tensor:
-    """Attention of q[b] to the first seq_lens[b] tokens in the blocks that block_table[b] lists"""
+    """Attention of q[b] to the first seq_lens[b] tokens in the blocks that block_table[b] lists, times their scales"""
     o = torch.zeros(q.shape, dtype=q.dtype, device=q.device)
+    block_size = k_cache.shape[1 if layout == "flash" else 3]
     for b, length in enumerate(seq_lens.tolist()):
-        blocks = block_table[b, : -(-length // max(k_cache.shape[1], 1))].long()
-        k, v = (cache[blocks].flatten(0, 1)[:length].transpose(0, 1)[None] for cache in (k_cache, v_cache))
+        blocks = block_table[b, : -(-length // max(block_size, 1))].long()
+        k = _tokens(k_cache, blocks, layout)[:length] * _each_head(k_scale)
+        v = _tokens(v_cache, blocks, layout)[:length] * _each_head(v_scale)
+        k, v = (x.transpose(0, 1)[None] for x in (k, v))
         o[b] = flash_attention(q[b, None, :, None], k, v, sm_scale=sm_scale)[0, :, 0]
     return o
+
+
+def _tokens(cache: Tensor, blocks: Tensor, layout: str) -> Tensor:
+    """The tokens in these blocks of a paged cache, (tokens, KH, D), in float64"""
+    pages = _storable(cache)[blocks].view(cache.dtype).double()
+    if layout == "packed":  # keys (blocks, KH, D / x, block_size, x), values (blocks, KH, D, block_size)
+        pages = pages.permute(0, 3, 1, 2, 4).flatten(3) if pages.ndim == 5 else pages.permute(0, 3, 1, 2)
+    return pages.flatten(0, 1)
+
+
+def _each_head(scale: float | Tensor | None) -> float | Tensor:
+    """A factor of (tokens, KH, D): none, one, or one for each head"""
+    return scale.double().view(-1, 1) if isinstance(scale, Tensor) else 1.0 if scale is None else scale
 
 
 def split_qkv_rope(

@@ -339,11 +339,16 @@ def test_attention_everywhere(recorded, head_dim, dtype, backward):
     check_dots(recorded, dtype, aligned=head_dim % 16 == 0)
 
 
-def launch_decode(heads: int, head_dim: int, dtype: torch.dtype) -> None:
+def launch_decode(
+    heads: int, head_dim: int, dtype: torch.dtype, cache_dtype: torch.dtype | None = None, layout: str = "flash"
+) -> None:
     """Launch the paged attention kernels for one long sequence of a model with 8 heads in its cache."""
-    q, cache = torch.empty(1, heads, head_dim, dtype=dtype), torch.empty(64, 16, 8, head_dim, dtype=dtype)
+    q, x = torch.empty(1, heads, head_dim, dtype=dtype), 16 // (cache_dtype or dtype).itemsize
+    flash, packed = ((64, 16, 8, head_dim),) * 2, ((64, 8, head_dim // x, 16, x), (64, 8, head_dim, 16))
+    caches = [torch.empty(shape, dtype=cache_dtype or dtype) for shape in (packed if layout == "packed" else flash)]
     table, lengths = torch.empty(1, 1000, dtype=torch.int32), torch.empty(1, dtype=torch.int32)
-    paged_attention.paged_decode_forward(q, cache, cache, table, lengths, 0.1)
+    scale = torch.empty(8) if cache_dtype else None
+    paged_attention.paged_decode_forward(q, *caches, table, lengths, 0.1, scale, scale, layout=layout)
 
 
 def test_paged_attention_of_llama(recorded):
@@ -352,14 +357,29 @@ def test_paged_attention_of_llama(recorded):
     assert len(recorded.launches) == 2  # the second merges
 
 
+def test_paged_attention_to_packed_pages(recorded):
+    launch_decode(32, 128, torch.bfloat16, layout="packed")
+    check_dots(recorded, torch.bfloat16)
+
+
+@pytest.mark.parametrize("layout", ["flash", "packed"])
+@pytest.mark.parametrize("recorded", ["gfx942", "gfx950", "gfx1201"], indirect=True)  # those that have fp8
+def test_paged_attention_to_fp8(recorded, layout):
+    launch_decode(32, 128, torch.bfloat16, quant.fp8_dtype(recorded.arch), layout)
+    check_dots(recorded, torch.bfloat16)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", DTYPES, ids=short)
 @pytest.mark.parametrize("head_dim", [64, 128, 256])
 @pytest.mark.parametrize("heads", [8, 32, 512])
-def test_paged_attention_everywhere(recorded, heads, head_dim, dtype):
+@pytest.mark.parametrize("layout", ["flash", "packed"])
+def test_paged_attention_everywhere(recorded, layout, heads, head_dim, dtype):
     if dtype == torch.float32 and not recorded.arch.startswith("gfx9") and (heads > 128 or head_dim > 64):
         pytest.skip("no tile fits into registers")
-    launch_decode(heads, head_dim, dtype)
+    launch_decode(heads, head_dim, dtype, layout=layout)
+    if recorded.arch in ("gfx942", "gfx950", "gfx1201"):
+        launch_decode(heads, head_dim, dtype, quant.fp8_dtype(recorded.arch), layout)
     check_dots(recorded, dtype)
 
 

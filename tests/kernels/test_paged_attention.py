@@ -162,6 +162,101 @@ def test_empty_tensors_give_empty_tensors(spoil, device):
     assert decode(q, *args[1:3], args[3][: len(q)], args[4][: len(q)]).shape == q.shape
 
 
+# ---- caches of fp8, and packed ones --------------------------------------------------------------------------------
+
+
+def packed(k_cache, v_cache):
+    """The same caches in the layout "packed"."""
+    x = 16 // k_cache.itemsize
+    keys = k_cache.unflatten(-1, (-1, x)).permute(0, 2, 3, 1, 4).contiguous()
+    return keys, v_cache.permute(0, 2, 3, 1).contiguous()
+
+
+def to_fp8(cache, scale, fp8):
+    largest = torch.finfo(fp8).max
+    return (cache.float() / scale).clamp(-largest, largest).to(fp8)
+
+
+def scales(kind, heads, device):
+    """k_scale and v_scale: numbers, tensors of one element, or one for each head; and these as tensors."""
+    given = {
+        "numbers": (0.02, 0.5),
+        "one element": (torch.tensor(0.02, device=device), torch.tensor([0.5], device=device).half()),
+        "each head": tuple(torch.linspace(0.01, 0.5, 2 * heads, device=device).view(2, heads)),
+    }[kind]
+    return given, [torch.as_tensor(s, device=device).double().reshape(-1, 1) for s in given]
+
+
+@pytest.mark.parametrize("kind", ["numbers", "one element", "each head"])
+@pytest.mark.parametrize("layout", ["flash", "packed"])
+def test_a_cache_of_fp8_is_multiplied_by_its_scales(layout, kind, fp8, dtype, device, splits):
+    q, k_cache, v_cache, *rest = inputs(device, dtype, lengths=(17, 100, 0), heads=(6, 3), head_dim=32)
+    (k_scale, v_scale), wide = scales(kind, 3, device)
+    caches = [to_fp8(cache.nan_to_num(), scale, fp8) for cache, scale in zip((k_cache, v_cache), wide)]
+    given = packed(*caches) if layout == "packed" else caches
+    o = decode(q, *given, *rest, k_scale=k_scale, v_scale=v_scale, layout=layout)
+    exact = [cache.double() * scale for cache, scale in zip(caches, wide)]
+    assert o.dtype == dtype
+    assert_close(o, reference.paged_decode_attention(q.double(), *exact, *rest), TOLERANCE[dtype])
+    with course_kernels.use_backend("torch"):
+        slow = course_kernels.paged_decode_attention(q, *given, *rest, k_scale=k_scale, v_scale=v_scale, layout=layout)
+    assert_close(o, slow, 2 * TOLERANCE[dtype])
+
+
+@pytest.mark.parametrize(("block_size", "head_dim"), [(1, 16), (3, 80), (64, 64)])
+def test_packed_caches_give_the_same_bits(block_size, head_dim, dtype, device, splits):
+    q, k_cache, v_cache, *rest = inputs(device, dtype, lengths=(50, 7), block_size=block_size, head_dim=head_dim)
+    o = decode(q, *packed(k_cache, v_cache), *rest, layout="packed")
+    assert torch.equal(o, decode(q, k_cache, v_cache, *rest))
+
+
+@pytest.mark.parametrize("layout", ["flash", "packed"])
+def test_what_was_written_is_read(layout, fp8, device):
+    """`paged_kv_cache_update`, and then attention to it: that of the rounded keys and values."""
+    q, k_cache, v_cache, table, lengths = inputs(device, lengths=(40, 3), head_dim=16)
+    shapes = [cache.shape for cache in (packed(k_cache.byte(), v_cache) if layout == "packed" else (k_cache, v_cache))]
+    caches = [torch.zeros(shape, device=device).to(fp8) for shape in shapes]
+    k, v = torch.randn((2, 40, 2, 16), generator=torch.Generator().manual_seed(1)).to(device)
+    slots = (table[0, :3, None].long() * 16 + torch.arange(16, device=device)).flatten()[:40]
+    options = {"layout": layout, "k_scale": 0.01, "v_scale": 0.02}
+    with course_kernels.use_backend("triton"):
+        course_kernels.paged_kv_cache_update(None, k, v, *caches, slots, **options)
+    o = decode(q[:1], *caches, table[:1], lengths[:1], **options)
+    k, v = (to_fp8(x, scale, fp8).double() * scale for x, scale in ((k, 0.01), (v, 0.02)))
+    want = reference.flash_attention(q[:1, :, None].double(), *(x.transpose(0, 1)[None] for x in (k, v)))[:, :, 0]
+    assert_close(o, want, 1e-5)
+
+
+FP8 = torch.float8_e4m3fn
+
+
+@pytest.mark.parametrize("backend", ["torch", "auto"])
+@pytest.mark.parametrize(
+    ("error", "message", "dtype", "options"),
+    [
+        (TypeError, "needs k_scale", FP8, {}),
+        (TypeError, "needs v_scale", FP8, {"k_scale": 1.0}),
+        (TypeError, "k_scale belongs to a cache of fp8", torch.float32, {"k_scale": 1.0}),
+        (TypeError, "k_scale must be a float or a tensor", FP8, {"k_scale": "1", "v_scale": 1.0}),
+        (ValueError, "of one element or of 2, one for each head, got shape", FP8, {"k_scale": torch.ones(3)}),
+        (ValueError, "v_scale must be finite and above 0, got 0.0", FP8, {"k_scale": 1.0, "v_scale": 0.0}),
+        (ValueError, "v_scale must be finite", FP8, {"k_scale": 1.0, "v_scale": torch.tensor([1.0, -1.0])}),
+        (ValueError, "layout must be one of flash, packed; got 'paged'", torch.float32, {"layout": "paged"}),
+        (ValueError, "k_cache must have 5 dimensions", torch.float32, {"layout": "packed"}),
+        (TypeError, "k_cache must be float32, float16 or bfloat16, got torch.float8_e5m2", torch.float8_e5m2, {}),
+    ],
+)
+def test_bad_scales_and_layouts_are_named(error, message, dtype, options, backend, no_launch):
+    q, k_cache, v_cache, *rest = inputs("cpu")
+    if dtype != torch.float32:
+        k_cache, v_cache = k_cache.to(dtype), v_cache.to(dtype)
+    with course_kernels.use_backend(backend), pytest.raises(error, match=message):
+        course_kernels.paged_decode_attention(q, k_cache, v_cache, *rest, **options)
+
+
+# ---- refusals ------------------------------------------------------------------------------------------------------
+
+
 def spoilt(index, change):
     return lambda args: [change(x) if i == index else x for i, x in enumerate(args)]
 
