@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from fractions import Fraction
 from functools import cache
 
 import numpy as np
@@ -46,12 +48,33 @@ def _settle(product, addend, total) -> np.ndarray:
 
 def fma64(a, b, c) -> np.ndarray:
     """a * b + c of float64 with one rounding (Boldo and Melquiond, "Emulation of FMA and correctly rounded sums")."""
+    a, b, c = np.broadcast_arrays(np.asarray(a, F64), b, c)
     high, low = _exact_product(a, b)
     middle, rest = _exact_sum(c, low)
     total, error = _exact_sum(high, middle)
     result = total + _sum_to_odd(rest, error)
-    ordinary = np.isfinite(result) & (result != 0)  # else the sign of zero, infinity and NaN are those of plain steps
-    return np.where(ordinary, result, a * b + c)
+    result = np.where(result == 0, F64(0), result)  # an exact cancellation
+    ordinary = (a != 0) & (b != 0) & np.isfinite(a) & np.isfinite(b)  # their product is finite, whatever numpy says
+    plain = ~ordinary | ~np.isfinite(c)
+    result = np.where(plain, np.where(ordinary, 1, a * b) + c, result)
+    extreme = ~plain & (_far_out(np.frexp(a)[1] + np.frexp(b)[1]) | _far_out(np.frexp(c)[1]) & (c != 0))
+    for place in np.flatnonzero(extreme):
+        result.flat[place] = _fma_of_fractions(*(float(x.flat[place]) for x in (a, b, c)))
+    return result
+
+
+def _far_out(exponent) -> np.ndarray:
+    """Where splitting a number overflows, or an error of rounding is a denormal."""
+    return np.abs(exponent) > 900
+
+
+def _fma_of_fractions(a: float, b: float, c: float) -> float:
+    total = Fraction(a) * Fraction(b) + Fraction(c)
+    try:
+        rounded = float(total)
+    except OverflowError:
+        rounded = math.inf
+    return math.copysign(rounded, total) if total else 0.0
 
 
 def _exact_sum(a, b):
@@ -154,15 +177,22 @@ def float8_values(kind: str, fnuz: bool) -> np.ndarray:
     return np.concatenate([positive, negative])
 
 
-def to_float8(x: np.ndarray, kind: str, fnuz: bool) -> np.ndarray:
-    """float32 to a float8 code (uint32): to nearest, ties to even, numbers beyond the largest become the largest."""
+def to_float8(x: np.ndarray, kind: str, fnuz: bool, saturate: bool | np.ndarray) -> np.ndarray:
+    """float32 to a float8 code (uint32): to nearest, ties to even.
+
+    saturate: numbers beyond the largest become the largest; else infinity where the format has one, else NaN.
+    """
     values = float8_values(kind, fnuz)
     finite = values[:128][np.isfinite(values[:128])].astype(F64)
     middle = (finite[1:] + finite[:-1]) / 2
+    beyond = finite[-1] + (finite[-1] - finite[-2]) / 2
     size = np.abs(np.asarray(x, F64))
     code = np.searchsorted(middle, size, side="left")
     tie = np.append(middle, np.nan)[code] == size
     code = np.where(tie & (code % 2 == 1), code + 1, code)
-    negative = np.signbit(x) & ((code > 0) if fnuz else True)
-    code = np.where(np.isnan(x), 0x80 if fnuz else 0x7F, code | (negative << 7))
-    return code.astype(U32)
+    nan = 0x80 if fnuz else 0x7F
+    infinity = len(finite) if len(finite) < 127 and not fnuz else nan
+    over = (size > beyond) | (size == beyond) & (len(finite) % 2 == 0)
+    code = np.where(over & ~np.asarray(saturate), infinity, code)
+    negative = np.signbit(x) & ((code > 0) & (code < 0x80) if fnuz else True)
+    return np.where(np.isnan(x), nan, code | (negative << 7)).astype(U32)

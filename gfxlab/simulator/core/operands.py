@@ -12,8 +12,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 # One file of scalar registers for every target: the named ones live behind the numbered ones.
-VCC, TTMP, M0, NULL, EXEC = 106, 108, 124, 125, 126
-SCALARS = 128
+VCC, TTMP, M0, NULL, EXEC, MODE = 106, 108, 124, 125, 126, 128
+SCALARS = 130
+IEEE, FP16_OVFL = 1 << 9, 1 << 23  # bits of MODE; FP16_OVFL: a float16 that overflows becomes the largest
 _NAMED = {
     "vcc": (VCC, 2),
     "vcc_lo": (VCC, 1),

@@ -20,12 +20,16 @@ from gfxlab.simulator.core import constants, operands
 from gfxlab.simulator.core.operands import Operand
 
 _YamlLoader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-_UNPARSED = re.compile(r"s_(wait\w*|nop|delay_alu|sendmsg(?!_rtn)|setreg\w*|clause|sethalt|sleep|setprio|code_end)")
+_UNPARSED = re.compile(r"s_(wait\w*|nop|delay_alu|sendmsg(?!_rtn)|clause|sethalt|sleep|setprio|code_end)")
 
 
 @dataclass(frozen=True, eq=False)
 class Decoded:
-    """One instruction with its operands. `index`: its place in the program; `line`: of the kernel's source, or None."""
+    """One instruction with its operands.
+
+    index: its place in the program. line: of the kernel's source, or None. second: what is issued together with it.
+    reaches_beyond: it accesses the word around a 16-bit element, the other half of which need not belong to the tensor.
+    """
 
     index: int
     mnemonic: str
@@ -34,6 +38,8 @@ class Decoded:
     operands: tuple[Operand, ...]
     modifiers: dict[str, Any]
     source: isa.SourceLine | None
+    second: Decoded | None = None
+    reaches_beyond: bool = False
 
     @property
     def line(self) -> int | None:
@@ -111,7 +117,7 @@ def parse(text: str) -> Program:
     data, addresses = constants.read(text)
     addresses |= {label: constants.code_address(index) for label, index in labels.items()}
     decoded = (_decode(i, one, accumulators) for i, one in enumerate(parsed.instructions))
-    instructions = tuple(_relocated(decoded, addresses))
+    instructions = _with_words_around(tuple(_relocated(decoded, addresses)))
     return Program(
         name=metadata[".name"],
         arch=arch,
@@ -136,16 +142,24 @@ def _metadata(text: str) -> dict[str, Any]:
 
 def _decode(index: int, instruction: isa.Instruction, accumulators: int) -> Decoded:
     mnemonic, text = instruction.mnemonic, instruction.operands
-    pieces: list[str] = []
-    modifiers: dict[str, Any] = {}
-    if "::" in text:  # two at once: the second half is read when the pair is built
-        text, _, second = text.partition("::")
-        modifiers["second"] = _second(index, instruction, second.strip(), accumulators)
-    if not _UNPARSED.match(mnemonic):
-        pieces, found = operands.split(text)
-        modifiers.update(found)
+    text, both, rest = text.partition("::")
+    second = _second(index, instruction, rest.strip(), accumulators) if both else None
+    pieces, modifiers = ([], {}) if _UNPARSED.match(mnemonic) else operands.split(text)
     read = tuple(operands.operand(piece, accumulators) for piece in pieces)
-    return Decoded(index, mnemonic, instruction.text, instruction.kind, read, modifiers, instruction.source)
+    return Decoded(index, mnemonic, instruction.text, instruction.kind, read, modifiers, instruction.source, second)
+
+
+_WORD_LOADS = ("global_load_dword", "global_load_b32")
+_SWAPS = ("global_atomic_cmpswap", "global_atomic_cmpswap_b32")
+
+
+def _with_words_around(instructions: tuple[Decoded, ...]) -> tuple[Decoded, ...]:
+    """Mark compare-and-swaps of 32 bits, and the loads before them: those of the same line of the source."""
+    lines = {one.source for one in instructions if one.mnemonic in _SWAPS}
+    if not lines:
+        return instructions
+    around = lambda one: one.mnemonic in _SWAPS or one.mnemonic in _WORD_LOADS and one.source in lines  # noqa: E731
+    return tuple(replace(one, reaches_beyond=True) if around(one) else one for one in instructions)
 
 
 _RELATIVE = re.compile(r"(.+)@rel32@(lo|hi)\+\d+")
@@ -181,8 +195,7 @@ def _distance(instruction: Decoded, operand: Operand, found: re.Match, base: dic
 
 def _all_operands(instruction: Decoded) -> tuple[Operand, ...]:
     """The operands, those of the second half of a pair too."""
-    second = instruction.modifiers.get("second")
-    return instruction.operands + (second.operands if second else ())
+    return instruction.operands + (instruction.second.operands if instruction.second else ())
 
 
 def _second(index: int, first: isa.Instruction, text: str, accumulators: int) -> Decoded:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from gfxlab.simulator.core.operands import EXEC, SCALARS
+from gfxlab.simulator.core.operands import EXEC, FP16_OVFL, MODE, SCALARS
 
 POISON = np.uint32(0x7FBADBAD)  # a NaN as a float, far out as an index: what registers hold before they are written
 
@@ -66,7 +66,9 @@ class Waves:
         self._s = np.full((waves, SCALARS), POISON, np.uint32)
         self._scc = np.zeros(waves, bool)
         self._exec = np.ones((waves, lanes), bool)
-        self._s[:, EXEC:] = 0xFFFFFFFF if lanes == 64 else (0xFFFFFFFF, 0)
+        self._s[:, EXEC : EXEC + 2] = 0xFFFFFFFF if lanes == 64 else (0xFFFFFFFF, 0)
+        self._s[:, MODE:] = 0
+        self.saturates = False  # some wave has set MODE.FP16_OVFL
         self.select(None)
 
     def select(self, active: np.ndarray | None) -> None:
@@ -125,6 +127,10 @@ class Waves:
             column[...] = value
         else:
             np.copyto(column, value, where=self.live)
+
+    def mode_changed(self) -> None:
+        """Take from the MODE register what instructions ask for, after it was written."""
+        self.saturates = bool((self._s[:, MODE] & np.uint32(FP16_OVFL)).any())
 
     def lane_mask(self, index: int) -> np.ndarray:
         """The scalar registers from `index` as one bit a lane, bool [wave, lane]."""

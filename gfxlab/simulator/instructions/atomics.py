@@ -1,31 +1,44 @@
 """Read-modify-write of global memory and LDS. Lanes take turns, so that several may meet at one address.
 
-Names and semantics: MI300 ISA, sections 12.13 and 12.15.
+Names and semantics: MI300 ISA, sections 12.13 and 12.15; RDNA 3 and RDNA 4 ISA, chapter 16.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 
 from gfxlab.simulator.core import values
-from gfxlab.simulator.core.numbers import F32, I32, I64, U32, U64, from_bf16, larger, round_to_bf16, smaller
+from gfxlab.simulator.core.numbers import F16, U16, U32, U64, from_bf16, larger, round_to_bf16, smaller
+from gfxlab.simulator.core.operands import Operand
 from gfxlab.simulator.core.program import Decoded
-from gfxlab.simulator.instructions import global_memory
+from gfxlab.simulator.instructions import global_memory, local_data
 from gfxlab.simulator.instructions.common import NotInTable, Step, Target
 
-
-def _of(kind, compute):
-    """Both words seen as another type of the same size."""
-    return lambda old, new: np.asarray(compute(old.view(kind), new.view(kind))).view(old.dtype)
+# ---- what becomes of a number ----------------------------------------------------------------------------------------
 
 
-def _signed(compute, old, new):
-    return _of(I32 if old.dtype == U32 else I64, compute)(old, new)
+def _count_up(old, most):
+    return np.where(old >= most, old & ~old, old + old.dtype.type(1))
 
 
-def _pairs(add):
+def _count_down(old, most):
+    return np.where((old == 0) | (old > most), most, old - old.dtype.type(1))
+
+
+def _add_halves(old, new):
+    total = old.astype(U16).view(F16) + new.astype(U16).view(F16)
+    return total.view(U16).astype(U32)
+
+
+def _add_bfloats(old, new):
+    return round_to_bf16(from_bf16(old.astype(U16)) + from_bf16(new.astype(U16))).astype(U32)
+
+
+def _pairs(add: Callable) -> Callable:
     """Two 16-bit numbers in a word."""
 
     def compute(old, new):
@@ -35,74 +48,112 @@ def _pairs(add):
     return compute
 
 
-def _add_half(a, b):
-    total = a.astype(np.uint16).view(np.float16) + b.astype(np.uint16).view(np.float16)
-    return total.view(np.uint16).astype(U32)
-
-
-def _add_bf16(a, b):
-    return round_to_bf16(from_bf16(a.astype(np.uint16)) + from_bf16(b.astype(np.uint16))).astype(U32)
-
-
-_CHANGES = {
+_CHANGES: dict[str, Callable] = {
     "add": np.add,
-    "add_u32": np.add,
     "sub": np.subtract,
-    "sub_u32": np.subtract,
+    "rsub": lambda old, new: new - old,
+    "inc": _count_up,
+    "dec": _count_down,
     "and": np.bitwise_and,
     "or": np.bitwise_or,
     "xor": np.bitwise_xor,
     "swap": lambda old, new: new,
-    "umax": np.maximum,
-    "umin": np.minimum,
-    "max": np.maximum,  # what is left of max_u32 and max_u64
-    "min": np.minimum,
-    "max_u32": np.maximum,
-    "min_u32": np.minimum,
-    "smax": lambda old, new: _signed(np.maximum, old, new),
-    "smin": lambda old, new: _signed(np.minimum, old, new),
-    "max_i32": _of(I32, np.maximum),
-    "min_i32": _of(I32, np.minimum),
-    "max_i64": _of(I64, np.maximum),
-    "min_i64": _of(I64, np.minimum),
-    "add_f32": _of(F32, np.add),
-    "max_f32": _of(F32, larger),
-    "min_f32": _of(F32, smaller),
-    "max_num_f32": _of(F32, larger),
-    "min_num_f32": _of(F32, smaller),
-    "pk_add_f16": _pairs(_add_half),
-    "pk_add_bf16": _pairs(_add_bf16),
+    "max": lambda old, new: larger(old, new) if old.dtype.kind == "f" else np.maximum(old, new),
+    "min": lambda old, new: smaller(old, new) if old.dtype.kind == "f" else np.minimum(old, new),
+    "csub": lambda old, new: np.where(old < new, old & ~old, old - new),
+    "cond_sub": lambda old, new: np.where(old >= new, old - new, old),
+    "pk_add_f16": _pairs(_add_halves),
+    "pk_add_bf16": _pairs(_add_bfloats),
 }
-_WIDE = {"add", "sub", "and", "or", "xor", "swap", "umax", "umin", "max", "min", "smax", "smin", "max_i64", "min_i64"}
+# Two numbers besides the old one: compare-and-swap gets what is to be stored and what is expected.
+_CHANGES_OF_TWO: dict[str, Callable] = {
+    "cmpswap": lambda old, new, expected: np.where(old == expected, new, old),
+    "mskor": lambda old, mask, new: old & ~mask | new,
+}
+_OTHER_NAMES = {  # the operation, and the type where the name does not end in one
+    "umax": ("max", "u"),
+    "umin": ("min", "u"),
+    "smax": ("max", "i"),
+    "smin": ("min", "i"),
+    "fmax": ("max", "f"),
+    "fmin": ("min", "f"),
+    "max_num": ("max", "f"),
+    "min_num": ("min", "f"),
+    "sub_clamp": ("csub", "u"),
+    "wrxchg": ("swap", "u"),
+    "storexchg": ("swap", "u"),
+    "cmpst": ("cmpswap", "u"),
+    "cmpstore": ("cmpswap", "u"),
+    "fcmpswap": ("cmpswap", "f"),
+}
+
+
+@dataclass(frozen=True)
+class _Change:
+    """What an atomic does: `compute` of numbers of type `kind`, which take `words` registers each."""
+
+    compute: Callable
+    kind: str
+    sources: int
+
+    @property
+    def words(self) -> int:
+        return values.bits_of(self.kind) // 32
+
+    def apply(self, old: np.ndarray, sources: list[np.ndarray]) -> np.ndarray:
+        """Of the bits and to the bits."""
+        numpy_kind = values.numpy_type(self.kind)
+        result = self.compute(*[one.view(numpy_kind) for one in (old, *sources)])
+        return np.ascontiguousarray(result).view(old.dtype)
+
+
+_NAME = re.compile(r"(\w+?)(?:_([uifb])(32|64))?(_x2)?$")
+
+
+def _change(name: str) -> _Change:
+    """By the name without memory space: add, smax_x2, add_u32, max_num_f32, pk_add_f16, cmpswap_b64, ..."""
+    if name in _CHANGES:
+        return _Change(_CHANGES[name], "u32", 1)
+    operation, letter, bits, twice = _NAME.match(name).groups()
+    operation, default = _OTHER_NAMES.get(operation, (operation, "u"))
+    kind = {None: default, "b": "u"}.get(letter, letter) + (bits or ("64" if twice else "32"))
+    if operation in _CHANGES:
+        return _Change(_CHANGES[operation], kind, 1)
+    if operation in _CHANGES_OF_TWO:
+        return _Change(_CHANGES_OF_TWO[operation], kind, 2)
+    raise NotInTable(name)
+
+
+# ---- instructions ----------------------------------------------------------------------------------------------------
 
 
 def build(name: str, instruction: Decoded, target: Target) -> Step:
     """The function that executes one atomic instruction."""
-    if name.startswith("ds_"):
-        return _local(name, instruction)
-    space, kind, bits, x2 = re.match(r"(global|buffer|flat)_atomic_(\w+?)(?:_(?:b|u)(32|64))?(_x2)?$", name).groups()
-    wide = bool(x2) or bits == "64" or kind.endswith("_i64")
-    kind, compare = _kind(kind, wide)
-    modifiers = instruction.modifiers
+    return _local(name, instruction) if name.startswith("ds_") else _global(name, instruction)
+
+
+def _global(name: str, instruction: Decoded) -> Step:
+    space, _, operation = name.partition("_atomic_")
+    change = _change(operation)
+    modifiers, operands = instruction.modifiers, instruction.operands
     returns = "sc0" in modifiers or "glc" in modifiers or str(modifiers.get("th")).endswith("_RETURN")
-    operands = instruction.operands
     if space == "buffer":
         address, data, result = global_memory.buffer_address(instruction), operands[0], operands[0]
     else:
         first = 1 if returns else 0
         address, data, result = global_memory.flat_address(instruction, first), operands[first + 1], operands[0]
-    words = 2 if wide else 1
+    width = 4 * change.words
+    sources = [_number(data, place * change.words, change.words) for place in range(change.sources)]
 
     def run(w):
         where, inside = address(w)
         active = _active_lanes(w, inside)
-        _announce(w, instruction, where, active, 4 * words)
-        read = lambda at, lane: global_memory.read(w, instruction, at, lane, 4 * words, ())  # noqa: E731
-        write = lambda at, lane, new: global_memory.write(w, instruction, at, lane, new, 4 * words, ())  # noqa: E731
-        old = _take_turns(w, w.full(where), active, data.index, words, kind, compare, read, write)
+        _announce(w, instruction, where, active, width)
+        read = lambda at, lane: global_memory.read(w, instruction, at, lane, width, ())  # noqa: E731
+        write = lambda at, lane, new: global_memory.write(w, instruction, at, lane, new, width, ())  # noqa: E731
+        old = _take_turns(w.full(where), active, change, [source(w) for source in sources], read, write)
         if returns:
-            for place in range(words):
-                w.write(w.V[result.index + place], old[place])
+            _put(w, result.index, old)
 
     return run
 
@@ -115,18 +166,22 @@ def _announce(w, instruction: Decoded, address, active, width: int) -> None:
                 watcher.atomic(w, instruction, region, offset, lanes, width)
 
 
-def _kind(kind: str, wide: bool):
-    """The change and False, or None and True for compare-and-swap."""
-    if kind == "cmpswap":
-        return None, True
-    if kind not in _CHANGES or wide and kind not in _WIDE:
-        raise NotInTable(kind)
-    return _CHANGES[kind], False
-
-
 def _active_lanes(w, inside) -> np.ndarray:
     active = np.ones((w.size, w.lanes), bool) if w.mask is None else w.mask
     return active if inside is None else active & inside
+
+
+def _number(operand: Operand, place: int, words: int) -> values.Reader:
+    """The bits of a number in one register or two."""
+    first = operand.index + place
+    if words == 1:
+        return lambda w: w.V[first]
+    return lambda w: w.V[first].astype(U64) | w.V[first + 1].astype(U64) << U64(32)
+
+
+def _put(w, index: int, words: list[np.ndarray]) -> None:
+    for place, word in enumerate(words):
+        w.write(w.V[index + place], word)
 
 
 def _joined(words: list[np.ndarray]) -> np.ndarray:
@@ -137,16 +192,12 @@ def _parted(value: np.ndarray, words: int) -> list[np.ndarray]:
     return [value] if words == 1 else [value.astype(U32), (value >> U64(32)).astype(U32)]
 
 
-def _take_turns(w, address, active, data: int, words: int, change, compare: bool, read, write) -> list[np.ndarray]:
+def _take_turns(address, active, change: _Change, sources, read, write) -> list[np.ndarray]:
     """Change memory lane after lane where addresses meet, all others at once; returns what was there before."""
-    new = _joined([w.V[data + place] for place in range(words)])
-    expected = _joined([w.V[data + words + place] for place in range(words)]) if compare else None
-    before = [np.zeros(address.shape, U32) for _ in range(words)]
+    before = [np.zeros(address.shape, U32) for _ in range(change.words)]
     for turn in _turns(address, active):
         found = read(address, turn)
-        old = _joined(found)
-        result = np.where(old == expected, new, old) if compare else change(old, new)
-        write(address, turn, _parted(np.asarray(result), words))
+        write(address, turn, _parted(change.apply(_joined(found), sources), change.words))
         for place, word in enumerate(found):
             np.copyto(before[place], word, where=turn)
     return before
@@ -169,24 +220,30 @@ def _turns(address: np.ndarray, active: np.ndarray):
 
 
 def _local(name: str, instruction: Decoded) -> Step:
-    kind = name.removeprefix("ds_").replace("_rtn", "")
-    kind = re.sub(r"^(and|or|xor)_b32$", r"\1", kind).replace("wrxchg_b32", "swap").replace("storexchg_b32", "swap")
-    if kind not in _CHANGES:
-        raise NotInTable(name)
+    """In LDS. The two numbers of gfx9's compare-and-swap stand the other way round."""
     returns = "_rtn" in name
+    plain = name.removeprefix("ds_").replace("_rtn", "")
+    twice = re.search(r"2st64|_2addr_stride64|_2addr|xchg(2)_", plain)
+    change = _change(re.sub(r"2st64|_2addr_stride64|_2addr|(?<=xchg)2", "", plain))
     operands = instruction.operands[1:] if returns else instruction.operands
-    where, data = values.reader(operands[0], "u32"), operands[1]
-    offset = instruction.modifiers.get("offset", 0)
+    offsets = local_data.offsets_of(instruction, twice[0] if twice else None, 4 * change.words)
+    numbers = [_number(one, 0, change.words) for one in operands[1:]]
+    if "cmpst_" in name:
+        numbers.reverse()
+    groups = [[number] for number in numbers] if twice else [numbers]
+    accesses = [(local_data.address_of(operands[0], offset), group) for offset, group in zip(offsets, groups)]
+    width = 4 * change.words
 
     def run(w):
-        address = w.full(where(w).astype(I64) + offset)
-        read = lambda at, lanes: w.lds.read(w, instruction, at, 4, lanes)  # noqa: E731
-        write = lambda at, lanes, new: w.lds.write(w, instruction, at, new, 4, lanes)  # noqa: E731
-        active = _active_lanes(w, None)
-        for watcher in w.watchers:
-            watcher.local_atomic(w, instruction, address, active, 4)
-        old = _take_turns(w, address, active, data.index, 1, _CHANGES[kind], False, read, write)
+        old = []
+        for where, sources in accesses:
+            address, active = where(w), _active_lanes(w, None)
+            read = lambda at, lanes: w.lds.read(w, instruction, at, width, lanes)  # noqa: E731
+            write = lambda at, lanes, new: w.lds.write(w, instruction, at, new, width, lanes)  # noqa: E731
+            for watcher in w.watchers:
+                watcher.local_atomic(w, instruction, address, active, width)
+            old += _take_turns(address, active, change, [source(w) for source in sources], read, write)
         if returns:
-            w.write(w.V[instruction.operands[0].index], old[0])
+            _put(w, instruction.operands[0].index, old)
 
     return run

@@ -54,6 +54,9 @@ class Op:
 
     reads: the type of every source, or one type a source. writes: the type of each result (several: compute returns a
     tuple). accumulates: the destination is also the last source. reads_vcc: VCC is a last source that is not printed.
+    clamped: what is computed instead under the modifier `clamp`, where that is not a matter of the result alone.
+    wide: compute takes int64 and gives the exact result, which wraps into the type, or stops at its ends under `clamp`;
+    a second result is whether it does not fit.
     """
 
     compute: Callable[..., np.ndarray | tuple[np.ndarray, ...]]
@@ -61,6 +64,8 @@ class Op:
     writes: str | tuple[str, ...] = ""
     accumulates: bool = False
     reads_vcc: bool = False
+    clamped: Callable[..., np.ndarray | tuple[np.ndarray, ...]] | None = None
+    wide: bool = False
 
     def kinds(self, sources: int) -> tuple[str, ...]:
         """The type of each source."""

@@ -11,7 +11,7 @@ from gfxlab.simulator.instructions.vector import TABLE, phases
 
 def build(name: str, instruction: Decoded, target: Target) -> Step:
     """The function that executes both halves."""
-    first, second = (_half(one, target) for one in (instruction, instruction.modifiers["second"]))
+    first, second = (_half(one, target) for one in (instruction, instruction.second))
 
     def run(w):
         # a move's result is the register itself, which the other half may be about to change

@@ -12,7 +12,7 @@ import numpy as np
 
 from gfxlab.simulator.core import values
 from gfxlab.simulator.core.numbers import U32, float8_values, to_float8
-from gfxlab.simulator.core.operands import Operand
+from gfxlab.simulator.core.operands import FP16_OVFL, MODE, Operand
 from gfxlab.simulator.core.program import Decoded
 from gfxlab.simulator.instructions.common import NotInTable, Step, Target
 
@@ -42,7 +42,8 @@ def _narrow(kind: str, scaled: bool, instruction: Decoded, target: Target) -> St
         first, second, *scale = (np.asarray(read(w)) for read in readers)
         if scaled:
             first, second = first / scale[0], second / scale[0]
-        low, up = (to_float8(x, kind, target.fnuz) for x in (first, second))
+        saturate = w.saturates and (w.S[:, MODE : MODE + 1] & U32(FP16_OVFL)) != 0
+        low, up = (to_float8(x, kind, target.fnuz, saturate) for x in (first, second))
         write(w, (low | up << U32(8)).astype(np.uint16))
 
     return run

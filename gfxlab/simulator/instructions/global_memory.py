@@ -18,7 +18,7 @@ from gfxlab.simulator.core.program import Decoded
 from gfxlab.simulator.core.state import Waves
 from gfxlab.simulator.instructions.common import NotInTable, Step, Target
 
-# Bytes a lane, and for narrow types how they fill a register: "unsigned", "signed", or one half of it.
+# Bytes a lane, and for narrow types whether they are extended by their sign.
 _WIDTHS = {
     "dword": (4, ""),
     "dwordx2": (8, ""),
@@ -45,13 +45,19 @@ _HALVES = re.compile(r"(?:d16_)?(hi_)?(\w+?)(?:_d16(_hi)?)?$")
 
 
 def width_of(suffix: str) -> tuple[int, str]:
-    """Bytes a lane and the filling for the end of a mnemonic: `dwordx4`, `u16_d16_hi`, `d16_hi_b16`, ..."""
+    """Bytes a lane and the filling for the end of a mnemonic: `dwordx4`, `u16_d16_hi`, `d16_hi_b16`, ...
+
+    filling: "" of whole registers, "unsigned" or "signed" of one that narrow data is extended to, "low" or "high" of
+    the half that it goes to; " signed" behind these: a byte is extended to the half by its sign.
+    """
     if suffix in _WIDTHS:
         return _WIDTHS[suffix]
     before, plain, after = _HALVES.match(suffix).groups()
     if plain not in _WIDTHS or "d16" not in suffix:
         raise NotInTable(suffix)
-    return _WIDTHS[plain][0], "high" if before or after else "low"
+    width, sign = _WIDTHS[plain]
+    half = "high" if before or after else "low"
+    return width, f"{half} signed" if sign == "signed" and width == 1 else half
 
 
 def build(name: str, instruction: Decoded, target: Target) -> Step:
@@ -61,10 +67,8 @@ def build(name: str, instruction: Decoded, target: Target) -> Step:
     space, direction, suffix = re.match(r"(global|buffer|flat)_(load|store)_(\w+)", name).groups()
     width, filling = width_of(suffix.removeprefix("lds_"))
     if instruction.loads_to_lds:
-        if width < 4:
-            raise NotInTable(name)
         address = buffer_address(instruction) if space == "buffer" else flat_address(instruction, 0)
-        return _load_to_lds(instruction, address, width)
+        return _load_to_lds(instruction, address, width, filling)
     if space == "buffer":
         data, address = instruction.operands[0], buffer_address(instruction)
     else:
@@ -126,12 +130,17 @@ def register_writer(
 
         return write
     if filling == "signed":
-        kind = np.int8 if width == 1 else np.int16
-        return lambda w, words: w.write(
-            w.I[i], words[0].astype(kind.__name__.replace("int", "uint")).view(kind).astype(I32)
-        )
-    half = values.writer(data, "u16", high=filling == "high", clear=False)
+        return lambda w, words: w.write(w.I[i], _signed(words[0], width))
+    half = values.writer(data, "u16", high=filling.startswith("high"), clear=False)
+    if filling.endswith("signed"):
+        return lambda w, words: half(w, _signed(words[0], width).astype(U16))
     return lambda w, words: half(w, words[0].astype(U16))
+
+
+def _signed(word: np.ndarray, width: int) -> np.ndarray:
+    """The lowest bytes of a word as a signed number, int32."""
+    unsigned, signed = (U8, np.int8) if width == 1 else (U16, np.int16)
+    return word.astype(unsigned).view(signed).astype(I32)
 
 
 def register_reader(data: Operand, width: int, filling: str) -> Callable[[Waves], list[np.ndarray]]:
@@ -199,6 +208,10 @@ def read(
     if active is not None and not active.any():
         return [np.zeros((w.size, w.lanes), U32)] * max(1, width // 4)
     watchers = w.watchers if watchers is None else watchers
+    if instruction.reaches_beyond and width == 4:
+        whole, halves = _torn(w, w.full(address), active)
+        if halves:
+            return [_read_torn(w, instruction, w.full(address), whole, halves, watchers)]
     found = pieces(w, instruction, "load", w.full(address), active, width)
     for region, offset, lanes in found:
         for watcher in watchers:
@@ -220,11 +233,52 @@ def write(
     if active is not None and not active.any():
         return
     words = [w.full(word) for word in words]
+    if instruction.reaches_beyond and width == 4:
+        active, halves = _torn(w, w.full(address), active)
+        for shift, lanes in halves:
+            write(w, instruction, w.full(address) + shift // 8, lanes, [words[0] >> U32(shift)], 2, watchers)
+        if halves and not active.any():
+            return
     for region, offset, lanes in pieces(w, instruction, "store", w.full(address), active, width):
         for watcher in w.watchers if watchers is None else watchers:
             watcher.store(w, instruction, region, offset, lanes, width, words)
         chosen = slice(None) if lanes is None else lanes
         region.bytes.scatter(offset[chosen].reshape(-1), [word[chosen].reshape(-1) for word in words], width)
+
+
+def _torn(w: Waves, address: np.ndarray, active):
+    """Lanes whose word lies within a tensor, and (shift, lanes) of those of which one half does.
+
+    Atomics of 16 bits are made of a load and a compare-and-swap of the aligned word around the element.
+    """
+    active = np.ones(address.shape, bool) if active is None else active
+    torn = active & ~_owned(w, address, 4)
+    if not torn.any():
+        return active, []
+    halves = [(shift, torn & _owned(w, address + shift // 8, 2)) for shift in (0, 16)]
+    halves = [(shift, lanes) for shift, lanes in halves if lanes.any()]
+    for _, lanes in halves:
+        active = active & ~lanes
+    return active, halves
+
+
+def _owned(w: Waves, address: np.ndarray, width: int) -> np.ndarray:
+    """Whether all bytes at each address belong to tensors."""
+    owned = np.zeros(address.shape, bool)
+    for region in w.memory.regions:
+        owned |= region.holds(address - region.base, width)
+    return owned
+
+
+def _read_torn(w: Waves, instruction: Decoded, address, whole, halves, watchers) -> np.ndarray:
+    """Words of which a half may lie beyond the end of a tensor; that one reads 0."""
+    word = np.zeros(address.shape, U32)
+    if whole.any():
+        word = np.where(whole, read(w, instruction, address, whole, 4, watchers)[0], word)
+    for shift, lanes in halves:
+        half = read(w, instruction, address + shift // 8, lanes, 2, watchers)[0]
+        word = np.where(lanes, half << U32(shift), word)
+    return word
 
 
 def _load(instruction: Decoded, address: Address, width: int, write_registers) -> Step:
@@ -246,19 +300,22 @@ def _store(instruction: Decoded, address: Address, width: int, read_registers) -
     return run
 
 
-def _load_to_lds(instruction: Decoded, address: Address, width: int) -> Step:
-    """Straight from memory to LDS, at M0 + the constant offset + lane * width (gfx950)."""
+def _load_to_lds(instruction: Decoded, address: Address, width: int, filling: str) -> Step:
+    """Straight from memory to LDS, at M0 + the constant offset + lane * width; narrow data as a word a lane."""
     constant = instruction.modifiers.get("offset", 0)
+    place_of = max(4, width)
 
     def run(w: Waves) -> None:
         where, inside = address(w)
         words = read(w, instruction, where, _active(w, inside), width)
         if inside is not None:
             words = [np.where(inside, word, U32(0)) for word in words]
-        place = (w.S[:, M0 : M0 + 1] & U32(0x3FFFF)).astype(I64) + constant + np.arange(w.lanes) * width
+        if filling == "signed":
+            words = [_signed(words[0], width).view(U32)]
+        place = (w.S[:, M0 : M0 + 1] & U32(0x3FFFF)).astype(I64) + constant + np.arange(w.lanes) * place_of
         for watcher in w.watchers:
-            watcher.local_store(w, instruction, place, w.mask, width, words)
-        w.lds.write(w, instruction, place, words, width)
+            watcher.local_store(w, instruction, place, w.mask, place_of, words)
+        w.lds.write(w, instruction, place, words, place_of)
 
     return run
 
@@ -269,7 +326,6 @@ def _scalar_load(name: str, instruction: Decoded, target: Target) -> Step:
     width = {"dword": 4, "b32": 4, "u16": 2, "i16": 2, "u8": 1, "i8": 1}.get(suffix) or (
         int(suffix.removeprefix("dwordx")) * 4 if suffix.startswith("dwordx") else int(suffix[1:]) // 8
     )
-    signed = {"i8": (U8, np.int8), "i16": (U16, np.int16)}.get(suffix)
     first = values.scalar_reader(base, "i64")
     offsets = [values.scalar_reader(one, "i64" if one.is_constant else "u32") for one in offset]
     constant = instruction.modifiers.get("offset", 0)
@@ -279,8 +335,8 @@ def _scalar_load(name: str, instruction: Decoded, target: Target) -> Step:
         for one in offsets:
             address = address + one(w).astype(I64)
         words = _scalar_words(w, instruction, np.broadcast_to(address, w.size), width)
-        if signed:
-            words = [words[0].astype(signed[0]).view(signed[1]).astype(I32).view(U32)]
+        if suffix in ("i8", "i16"):
+            words = [_signed(words[0], width).view(U32)]
         for place, word in enumerate(words):
             w.write_scalar(w.S[:, result.index + place], word)
 

@@ -5,6 +5,8 @@ DPP, SDWA: MI300 ISA, sections 6.5 and 12; `row_xmask` and `dpp8`: RDNA 3 ISA, s
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 
 from gfxlab.simulator.core import values
@@ -28,10 +30,8 @@ def source(operand: Operand, kind: str, place: int, instruction: Decoded, target
     modifiers = instruction.modifiers
     select = _PARTS.get(modifiers.get(f"src{place}_sel")) if kind != "mask" else None
     high = bool(modifiers.get("op_sel", (0,) * 4)[place]) if place < 3 and "op_sel" in modifiers else False
-    read = values.reader(operand, kind, high=high, select=select)
-    if place == 0 and instruction.mnemonic.endswith("_dpp"):
-        return _from_lanes(read, instruction, target)
-    return read
+    lanes = _from_lanes(instruction, target) if place == 0 and _is_dpp(instruction) else None
+    return values.reader(operand, kind, high=high, select=select, lanes=lanes)
 
 
 def destination(operand: Operand, kind: str, sources: int, instruction: Decoded, target: Target) -> values.Writer:
@@ -60,6 +60,16 @@ def _into_part(operand: Operand, kind: str, part: tuple[int, int], keep: bool) -
 
 
 # ---- data-parallel primitives ----------------------------------------------------------------------------------------
+
+
+_CONTROLS = re.compile(
+    r"quad_perm|row_(shl|shr|ror|mirror|half_mirror|bcast|newbcast|share|xmask)|wave_(shl|shr|rol|ror)|dpp8"
+)
+
+
+def _is_dpp(instruction: Decoded) -> bool:
+    """Its first source comes from other lanes. Comparisons do not say so in their name."""
+    return any(map(_CONTROLS.fullmatch, instruction.modifiers))
 
 
 def _lanes(target: Target) -> np.ndarray:
@@ -113,16 +123,16 @@ def _reached(w, instruction: Decoded, lane: np.ndarray, exists: np.ndarray) -> n
     return exists & w.mask[:, lane]
 
 
-def _from_lanes(read: values.Reader, instruction: Decoded, target: Target) -> values.Reader:
+def _from_lanes(instruction: Decoded, target: Target) -> values.Lanes:
     lane, exists = _sources(instruction, target)
     lane = np.clip(lane, 0, target.lanes - 1)
 
-    def permuted(w):
+    def permuted(w, read):
         value = w.full(read(w))
         reached = _reached(w, instruction, lane, exists)
         return np.where(reached, value[:, lane], value.dtype.type(0))
 
-    return permuted
+    return lambda read: lambda w: permuted(w, read)
 
 
 def only_reached_lanes(write: values.Writer, instruction: Decoded, target: Target) -> values.Writer:
@@ -130,7 +140,7 @@ def only_reached_lanes(write: values.Writer, instruction: Decoded, target: Targe
 
     dpp8 has no such modifiers: all lanes are written, with 0 where the source is switched off.
     """
-    if not instruction.mnemonic.endswith("_dpp") or "dpp8" in instruction.modifiers:
+    if not _is_dpp(instruction) or "dpp8" in instruction.modifiers:
         return write
     modifiers, lane = instruction.modifiers, _lanes(target)
     rows, banks = modifiers.get("row_mask", 15), modifiers.get("bank_mask", 15)

@@ -10,7 +10,7 @@ import re
 import numpy as np
 
 from gfxlab.simulator.core import values
-from gfxlab.simulator.core.numbers import I64, U8, U16, U32
+from gfxlab.simulator.core.numbers import I64, U8, U32
 from gfxlab.simulator.core.operands import Operand
 from gfxlab.simulator.core.program import Decoded
 from gfxlab.simulator.instructions.common import NotInTable, Step, Target
@@ -28,13 +28,13 @@ def build(name: str, instruction: Decoded, target: Target) -> Step:
     if "_tr_" in suffix:
         return _transposing_read(suffix, instruction, target)
     width, filling = width_of(suffix)
-    offsets = _offsets(instruction, twice, width)
+    offsets = offsets_of(instruction, twice, width)
     if direction in ("read", "load"):
         return _read(instruction, offsets, width, filling, target)
     return _write(instruction, offsets, width, filling)
 
 
-def _offsets(instruction: Decoded, twice: str | None, width: int) -> list[int]:
+def offsets_of(instruction: Decoded, twice: str | None, width: int) -> list[int]:
     """The constant offsets in bytes: one, or two counted in elements (or in 64 of them)."""
     modifiers = instruction.modifiers
     if not twice:
@@ -43,9 +43,10 @@ def _offsets(instruction: Decoded, twice: str | None, width: int) -> list[int]:
     return [modifiers.get("offset0", 0) * unit, modifiers.get("offset1", 0) * unit]
 
 
-def _address(operand: Operand) -> values.Reader:
-    read = values.reader(operand, "u32")
-    return lambda w: w.full(read(w).astype(I64))
+def address_of(operand: Operand, offset: int) -> values.Reader:
+    """The place in LDS that each lane names: base and constant are added in 32 bits."""
+    read, constant = values.reader(operand, "u32"), U32(offset)
+    return lambda w: w.full((read(w) + constant).astype(I64))
 
 
 def _load(w, instruction: Decoded, address: np.ndarray, width: int) -> list[np.ndarray]:
@@ -63,7 +64,7 @@ def store(w, instruction: Decoded, address: np.ndarray, words: list[np.ndarray],
 
 def _read(instruction: Decoded, offsets: list[int], width: int, filling: str, target: Target) -> Step:
     result, where = instruction.operands
-    address = _address(where)
+    addresses = [address_of(where, offset) for offset in offsets]
     words = max(1, width // 4)
     writers = [
         register_writer(Operand("", "v", result.index + place * words, half=result.half), width, filling, target)
@@ -71,8 +72,7 @@ def _read(instruction: Decoded, offsets: list[int], width: int, filling: str, ta
     ]
 
     def run(w):
-        base = address(w)
-        found = [_load(w, instruction, base + offset, width) for offset in offsets]
+        found = [_load(w, instruction, address(w), width) for address in addresses]
         for write, value in zip(writers, found):
             write(w, value)
 
@@ -81,34 +81,35 @@ def _read(instruction: Decoded, offsets: list[int], width: int, filling: str, ta
 
 def _write(instruction: Decoded, offsets: list[int], width: int, filling: str) -> Step:
     where, *data = instruction.operands
-    address = _address(where)
+    addresses = [address_of(where, offset) for offset in offsets]
     readers = [register_reader(one, width, filling) for one in data]
 
     def run(w):
-        base = address(w)
-        for offset, read in zip(offsets, readers):
-            store(w, instruction, base + offset, read(w), width)
+        for address, read in zip(addresses, readers):
+            store(w, instruction, address(w), read(w), width)
 
     return run
 
 
 def _transposing_read(suffix: str, instruction: Decoded, target: Target) -> Step:
-    """ds_read_b64_tr_b16 and _b8: 16 lanes read a tile of 16 rows and each gets a column's piece."""
-    result, where = instruction.operands
-    address = _address(where)
-    offset = instruction.modifiers.get("offset", 0)
-    kind = {"b64_tr_b16": U16, "b64_tr_b8": U8}.get(suffix)
-    if kind is None:
+    """ds_read_b64_tr_b16 and its kin: 16 lanes read a tile of 16 rows and each gets a column's piece."""
+    found = re.fullmatch(r"b(64|96)_tr_b(16|8|6|4)", suffix)
+    if not found:
         raise NotInTable(instruction.mnemonic)
-    elements = 8 // np.dtype(kind).itemsize  # a lane
+    result, where = instruction.operands
+    address = address_of(where, instruction.modifiers.get("offset", 0))
+    width, bits = int(found[1]) // 8, int(found[2])
+    elements = 8 * width // bits  # a lane
     lane, place = np.arange(16)[:, None], np.arange(elements)[None, :]
     from_lane, from_place = (16 // elements) * place + lane // elements, lane % elements
 
     def run(w):
-        low, high = _load(w, instruction, address(w) + offset, 8)
-        read = np.stack([low, high], axis=-1).view(kind).reshape(w.size, w.lanes // 16, 16, elements)
-        turned = np.ascontiguousarray(read[:, :, from_lane, from_place]).view(U32).reshape(w.size, w.lanes, 2)
-        w.write(w.V[result.index], turned[..., 0])
-        w.write(w.V[result.index + 1], turned[..., 1])
+        words = np.stack(_load(w, instruction, address(w), width), axis=-1)
+        read = np.unpackbits(words.view(U8), axis=-1, bitorder="little")
+        read = read.reshape(w.size, w.lanes // 16, 16, elements, bits)
+        turned = read[:, :, from_lane, from_place].reshape(w.size, w.lanes, 8 * width)
+        turned = np.packbits(turned, axis=-1, bitorder="little").view(U32)
+        for word in range(width // 4):
+            w.write(w.V[result.index + word], turned[..., word])
 
     return run

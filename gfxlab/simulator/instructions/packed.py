@@ -13,7 +13,8 @@ from gfxlab.simulator.core import values
 from gfxlab.simulator.core.numbers import F16, F32, U16, U32, fma32
 from gfxlab.simulator.core.operands import Operand
 from gfxlab.simulator.core.program import Decoded
-from gfxlab.simulator.instructions.common import NotInTable, Step, Target
+from gfxlab.simulator.instructions.common import NotInTable, Op, Step, Target
+from gfxlab.simulator.instructions.results import computation
 from gfxlab.simulator.instructions.vector import TABLE as VECTOR
 
 _PACKED = re.compile(r"v_pk_(\w+)_(f32|f16|u16|i16|b16)$")
@@ -44,29 +45,23 @@ def _packed(operation: str, kind: str, instruction: Decoded) -> Step:
     scalar_name = f"v_{operation}_{kind}"
     if scalar_name not in VECTOR:
         raise NotInTable(instruction.mnemonic)
-    compute = VECTOR[scalar_name].compute
+    op = VECTOR[scalar_name]
     kind = "u16" if kind == "b16" else kind
     result, *sources = instruction.operands
-    if VECTOR[scalar_name].accumulates:
+    if op.accumulates:
         sources = [*sources, result]
     halves = [
-        [_part(source, kind, half, negate) for source, half, negate in zip(sources, *selection)]
+        computation(op, [_part(*of, kind) for of in zip(sources, *selection)], instruction)
         for selection in _selections(instruction, len(sources))
     ]
-    if kind == "f32":
-        return _two_registers(compute, halves, result)
-    return _two_halves(compute, halves, result, bool(instruction.modifiers.get("clamp")))
+    return _two_registers(*halves, result) if kind == "f32" else _two_halves(*halves, result)
 
 
-def _part(source: Operand, kind: str, half: int, negate: int) -> values.Reader:
+def _part(source: Operand, half: int, negate: int, kind: str) -> values.Reader:
     if kind == "f32":
         read = values.reader(_register(source, half), kind)
-    elif source.is_constant and kind == "f16":
-        read = values.reader(source, kind)
-    elif source.is_constant:  # an integer constant fills the low half only
-        read = values.reader(Operand(source.text, "constant", value=source.value if not half else 0), kind)
     else:
-        read = values.reader(source, kind, high=bool(half))
+        read = values.packed_reader(source, kind, half)
     return (lambda w: -read(w)) if negate else read
 
 
@@ -77,31 +72,23 @@ def _register(source: Operand, half: int) -> Operand:
     return Operand(source.text, source.file, source.index + half, 1)
 
 
-def _two_registers(compute, halves, result: Operand) -> Step:
-    low, high = halves
+def _two_registers(low: values.Reader, high: values.Reader, result: Operand) -> Step:
     i = result.index
 
     def run(w):
-        first = compute(*[read(w) for read in low])
-        second = compute(*[read(w) for read in high])  # before the first is written: it may read the same register
+        first, second = low(w), high(w)  # before the first is written: it may read the same register
         w.write(w.F[i], first)
         w.write(w.F[i + 1], second)
 
     return run
 
 
-def _two_halves(compute, halves, result: Operand, clamp: bool) -> Step:
-    low, high = halves
+def _two_halves(low: values.Reader, high: values.Reader, result: Operand) -> Step:
     i = result.index
 
-    def half(w, readers):
-        value = compute(*[read(w) for read in readers])
-        if clamp:
-            value = np.clip(np.where(np.isnan(value), F16(0), value), F16(0), F16(1))
-        return np.asarray(value).view(U16).astype(U32)
-
     def run(w):
-        w.write(w.V[i], half(w, low) | half(w, high) << U32(16))
+        first, second = (np.asarray(half(w)).view(U16).astype(U32) for half in (low, high))
+        w.write(w.V[i], first | second << U32(16))
 
     return run
 
@@ -128,9 +115,11 @@ def _mixed(name: str, instruction: Decoded) -> Step:
     readers = [_mixed_source(s, bool(half), bool(f16)) for s, half, f16 in zip(sources, halves, is_half)]
     if name.endswith("f32"):
         write = values.writer(result, "f32")
-        return lambda w: write(w, fma32(*[read(w) for read in readers]))
-    write = values.writer(result, "f16", high="mixhi" in name, clear=False)
-    return lambda w: write(w, fma32(*[read(w) for read in readers]).astype(F16))
+        compute = computation(Op(fma32, "f32"), readers, instruction)
+    else:
+        write = values.writer(result, "f16", high="mixhi" in name, clear=False)
+        compute = computation(Op(lambda *s: fma32(*s).astype(F16), "f32", "f16"), readers, instruction)
+    return lambda w: write(w, compute(w))
 
 
 def _mixed_source(source: Operand, high: bool, is_half: bool) -> values.Reader:

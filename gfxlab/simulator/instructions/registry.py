@@ -14,6 +14,7 @@ from gfxlab.simulator.instructions import (
     dual,
     float8,
     global_memory,
+    hardware_registers,
     local_data,
     matrix,
     packed,
@@ -28,20 +29,21 @@ Builder = Callable[[Decoded, Target], Step]
 
 # No result in any register: they order memory or time, and this machine has neither caches nor a clock.
 _NOTHING = re.compile(
-    r"s_(nop|wait\w*|setprio|sleep|sched\w*|clause|delay_alu|icache_inv|dcache_\w+|setreg\w*|ttracedata|sethalt|sendmsg(halt)?|"
+    r"s_(nop|wait\w*|setprio|sleep|sched\w*|clause|delay_alu|icache_inv|dcache_\w+|ttracedata|sethalt|sendmsg(halt)?|"
     r"set_inst_prefetch_distance|code_end|barrier_signal|version)|(buffer|global)_(gl\d_inv|inv\w*|wb\w*)"
 )
 _NEWER_NAMES = (  # gfx11 and gfx12 renamed many instructions of gfx9 without changing them
     (re.compile(r"^v_(add|sub|subrev)_nc_([ui]\d+)"), r"v_\1_\2"),
     (re.compile(r"^v_(add|sub|subrev)_co_ci_u32"), r"v_\1c_co_u32"),
     (re.compile(r"^v_(pk_)?(max|min)_num_(f\d+)"), r"v_\1\2_\3"),
-    (re.compile(r"^v_(max3|min3|med3|maxmin|minmax)_num_(f\d+)"), r"v_\1_\2"),
+    (re.compile(r"^v_(max3|min3|med3)_num_(f\d+)"), r"v_\1_\2"),
+    (re.compile(r"^v_(maxmin|minmax)_num_(f\d+)"), r"v_\1_\2"),
     (re.compile(r"^v_mad_co_([ui])64"), r"v_mad_\g<1>64"),
     (re.compile(r"^s_(add|sub)_co_ci_u32"), r"s_\1c_u32"),
     (re.compile(r"^s_(add|sub)_co_([ui]32)"), r"s_\1_\2"),
     (re.compile(r"^s_addk_co_i32"), "s_addk_i32"),
     (re.compile(r"^s_(and|or)_not1_"), r"s_\1n2_"),
-    (re.compile(r"^s_and_not0_"), "s_andn1_"),
+    (re.compile(r"^s_(and|or)_not0_"), r"s_\1n1_"),
     (
         re.compile(r"^v_(subc|subrevc)_co_u32"),
         lambda found: {"subc": "v_subb", "subrevc": "v_subbrev"}[found[1]] + "_co_u32",
@@ -52,9 +54,11 @@ _FAMILIES: tuple[tuple[re.Pattern, Builder], ...] = tuple(
     (re.compile(pattern), builder)
     for pattern, builder in (
         (r"v_dual_", dual.build),
+        (hardware_registers.NAMES.pattern, hardware_registers.build),
         (r"v_(mfma|wmma)_", matrix.build),
         (
-            r"(global|buffer|flat)_atomic_|ds_(add|sub|inc|dec|max|min|and|or|xor|cmpst|cmpstore|wrxchg|storexchg)_",
+            r"(global|buffer|flat)_atomic_|ds_(r?sub|add|inc|dec|max|min|and|or|xor|mskor|cmpst|cmpstore|pk_add|cond_sub|"
+            r"wrxchg|storexchg)",
             atomics.build,
         ),
         (r"scratch_", scratch.build),

@@ -5,19 +5,21 @@ Names and semantics: MI300 ISA, sections 12.1 to 12.4; the floating-point ones: 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from gfxlab.simulator.core import values
-from gfxlab.simulator.core.numbers import F16, F32, I32, I64, U16, U32, U64, fma32, larger, largest, smaller, smallest
+from gfxlab.simulator.core.numbers import F16, F32, I32, I64, U16, U32, U64
 from gfxlab.simulator.core.operands import EXEC, NULL, Operand
 from gfxlab.simulator.core.program import Decoded
-from gfxlab.simulator.instructions.common import NotInTable, Step, Target
+from gfxlab.simulator.instructions.common import NotInTable, Op, Step, Target
+from gfxlab.simulator.instructions.results import computation
 from gfxlab.simulator.instructions.vector import TABLE as VECTOR
-from gfxlab.simulator.instructions.vector import _first_bit_high, _first_bit_low, _reverse
-from gfxlab.simulator.instructions.vector_compare import _FLOATS, _INTEGERS
+from gfxlab.simulator.instructions.vector_bits import first_bit_high, first_bit_low, reverse, sign_run
+from gfxlab.simulator.instructions.vector_compare import FLOAT_TESTS, INTEGER_TESTS
 
 
 @dataclass(frozen=True)
@@ -80,39 +82,64 @@ def _extract(a, packed):
 
 
 def _extract_signed(a, packed):
-    offset, width = (packed & U32(31)).astype(I64), np.minimum(packed >> U32(16) & U32(0x7F), 32).astype(I64)
-    unused = 64 - width
-    field = (a.view(I32).astype(I64) >> offset) << np.minimum(unused, 63) >> np.minimum(unused, 63)
-    return np.where(width > 0, field, 0).astype(I32)
+    bits = 8 * a.dtype.itemsize
+    offset, width = (packed & U32(bits - 1)).astype(I64), np.minimum(packed >> U32(16) & U32(0x7F), bits).astype(I64)
+    unused = np.minimum(64 - width, 63)
+    field = (a.astype(I64) >> offset) << unused >> unused
+    return np.where(width > 0, field, 0).astype(a.dtype)
 
 
 def _reverse64(a):
     low, high = np.asarray(a).astype(U32), (np.asarray(a) >> U64(32)).astype(U32)
-    return _reverse(low).astype(U64) << U64(32) | _reverse(high)
+    return reverse(low).astype(U64) << U64(32) | reverse(high)
 
 
 def _first_bit_low64(a):
     low, high = np.asarray(a).astype(U32), (np.asarray(a) >> U64(32)).astype(U32)
-    return np.where(low != 0, _first_bit_low(low), np.where(high != 0, _first_bit_low(high) + U32(32), U32(0xFFFFFFFF)))
+    return np.where(low != 0, first_bit_low(low), np.where(high != 0, first_bit_low(high) + U32(32), U32(0xFFFFFFFF)))
 
 
 def _first_bit_high64(a):
     low, high = np.asarray(a).astype(U32), (np.asarray(a) >> U64(32)).astype(U32)
-    below = np.where(low != 0, _first_bit_high(low) + U32(32), U32(0xFFFFFFFF))
-    return np.where(high != 0, _first_bit_high(high), below)
+    below = np.where(low != 0, first_bit_high(low) + U32(32), U32(0xFFFFFFFF))
+    return np.where(high != 0, first_bit_high(high), below)
 
 
-def _bit(value):
-    return lambda a, n: ((a >> (n & U32(31))) & U32(1)) == value
+def _groups_of_four(x, bits: int, spread: bool):
+    """One bit for each four bits, whether one of them is set: side by side, or (spread) four times over."""
+    result = x & ~x
+    for place in range(bits // 4):
+        some = ((x >> (4 * place)) & 15) != 0
+        result = result | (some * (15 << 4 * place) if spread else some * (1 << place)).astype(x.dtype)
+    return result
+
+
+def _doubled(x):
+    """s_bitreplicate: each bit twice."""
+    result = np.asarray(x).astype(U64)
+    for distance, keep in ((16, 0xFFFF0000FFFF), (8, 0xFF00FF00FF00FF), (4, 0xF0F0F0F0F0F0F0F)):
+        result = (result | result << U64(distance)) & U64(keep)
+    result = (result | result << U64(2)) & U64(0x3333333333333333)
+    result = (result | result << U64(1)) & U64(0x5555555555555555)
+    return result | result << U64(1)
+
+
+def _sign_run64(x):
+    flipped = np.where(x >> U64(63) != 0, ~x, x)
+    return _first_bit_high64(flipped)
 
 
 def _of_vector(name):
     """The scalar twin of a vector instruction."""
-    return Scalar(VECTOR[name].compute, VECTOR[name].reads, VECTOR[name].results[0])
+    op = VECTOR[name]
+    return Scalar(op.compute, op.reads, op.results[0], accumulates=op.accumulates)
 
 
 TABLE: dict[str, Scalar] = {
     "s_movk_i32": Scalar(lambda a: a, "i16", "i32"),
+    "s_cmovk_i32": Scalar(
+        lambda old, new, scc: np.where(scc, new.astype(I32), old), ("i32", "i16"), reads_scc=True, accumulates=True
+    ),
     "s_addk_i32": Scalar(_overflowing(np.add), ("i32", "i16"), scc="second", accumulates=True),
     "s_mulk_i32": Scalar(lambda a, b: a * b.astype(I32), ("i32", "i16"), accumulates=True),
     "s_add_u32": Scalar(_add, scc="second"),
@@ -136,52 +163,53 @@ TABLE: dict[str, Scalar] = {
     "s_sext_i32_i16": Scalar(lambda a: a.astype(np.int16).astype(I32), "i32"),
     "s_sext_i32_i8": Scalar(lambda a: a.astype(np.int8).astype(I32), "i32"),
     "s_bfe_u32": Scalar(_extract, scc="nonzero"),
-    "s_bfe_i32": Scalar(_extract_signed, "u32", "i32", scc="nonzero"),
+    "s_bfe_i32": Scalar(_extract_signed, ("i32", "u32"), scc="nonzero"),
+    "s_bfe_i64": Scalar(_extract_signed, ("i64", "u32"), scc="nonzero"),
     "s_bfe_u64": Scalar(_extract, ("u64", "u32"), scc="nonzero"),
-    "s_bfm_b64": Scalar(lambda n, at: ((U64(1) << n % U64(64)) - U64(1)) << at % U64(64), ("u64", "u64")),
-    "s_bfm_b32": Scalar(lambda n, at: ((U32(1) << (n & U32(31))) - U32(1)) << (at & U32(31))),
-    "s_bitset0_b32": Scalar(lambda old, n: old & ~(U32(1) << (n & U32(31))), accumulates=True),
-    "s_bitset1_b32": Scalar(lambda old, n: old | (U32(1) << (n & U32(31))), accumulates=True),
-    "s_bitcmp0_b32": Scalar(_bit(0), scc="only"),
-    "s_bitcmp1_b32": Scalar(_bit(1), scc="only"),
-    "s_brev_b32": Scalar(_reverse),
+    "s_brev_b32": Scalar(reverse),
     "s_brev_b64": Scalar(_reverse64, "u64"),
-    "s_ff1_i32_b32": Scalar(_first_bit_low),
+    "s_ff1_i32_b32": Scalar(first_bit_low),
     "s_ff1_i32_b64": Scalar(_first_bit_low64, "u64", "u32"),
-    "s_ctz_i32_b32": Scalar(_first_bit_low),
+    "s_ff0_i32_b32": Scalar(lambda a: first_bit_low(~a)),
+    "s_ff0_i32_b64": Scalar(lambda a: _first_bit_low64(~a), "u64", "u32"),
+    "s_flbit_i32": Scalar(sign_run),
+    "s_flbit_i32_i64": Scalar(_sign_run64, "u64", "u32"),
+    "s_cls_i32": Scalar(sign_run),
+    "s_cls_i32_i64": Scalar(_sign_run64, "u64", "u32"),
+    "s_bitreplicate_b64_b32": Scalar(_doubled, "u32", "u64"),
+    "s_ctz_i32_b32": Scalar(first_bit_low),
     "s_ctz_i32_b64": Scalar(_first_bit_low64, "u64", "u32"),
-    "s_flbit_i32_b32": Scalar(_first_bit_high),
+    "s_flbit_i32_b32": Scalar(first_bit_high),
     "s_flbit_i32_b64": Scalar(_first_bit_high64, "u64", "u32"),
     "s_clz_i32_u64": Scalar(_first_bit_high64, "u64", "u32"),
-    "s_clz_i32_u32": Scalar(_first_bit_high),
+    "s_clz_i32_u32": Scalar(first_bit_high),
     "s_bcnt1_i32_b32": Scalar(lambda a: np.bitwise_count(a).astype(U32), scc="nonzero"),
     "s_bcnt1_i32_b64": Scalar(lambda a: np.bitwise_count(a).astype(U32), "u64", "u32", scc="nonzero"),
     "s_pack_ll_b32_b16": Scalar(lambda a, b: (a & U32(0xFFFF)) | b << U32(16)),
     "s_pack_lh_b32_b16": Scalar(lambda a, b: (a & U32(0xFFFF)) | (b & U32(0xFFFF0000))),
     "s_pack_hl_b32_b16": Scalar(lambda a, b: a >> U32(16) | b << U32(16)),
     "s_pack_hh_b32_b16": Scalar(lambda a, b: a >> U32(16) | (b & U32(0xFFFF0000))),
-    # single precision (gfx11.5, gfx12)
-    "s_add_f32": Scalar(np.add, "f32"),
-    "s_sub_f32": Scalar(np.subtract, "f32"),
-    "s_mul_f32": Scalar(np.multiply, "f32"),
-    "s_fmac_f32": Scalar(lambda c, a, b: fma32(a, b, c), "f32", accumulates=True),
-    "s_fmaak_f32": Scalar(fma32, "f32"),
-    "s_fmamk_f32": Scalar(fma32, "f32"),
-    "s_max_num_f32": Scalar(larger, "f32"),
-    "s_min_num_f32": Scalar(smaller, "f32"),
-    "s_maximum_f32": Scalar(largest, "f32"),
-    "s_minimum_f32": Scalar(smallest, "f32"),
-    "s_trunc_f32": Scalar(np.trunc, "f32"),
-    "s_floor_f32": Scalar(np.floor, "f32"),
-    "s_ceil_f32": Scalar(np.ceil, "f32"),
-    "s_rndne_f32": Scalar(np.rint, "f32"),
     "s_cvt_f32_i32": _of_vector("v_cvt_f32_i32"),
     "s_cvt_f32_u32": _of_vector("v_cvt_f32_u32"),
     "s_cvt_i32_f32": _of_vector("v_cvt_i32_f32"),
     "s_cvt_u32_f32": _of_vector("v_cvt_u32_f32"),
     "s_cvt_f32_f16": _of_vector("v_cvt_f32_f16"),
+    "s_cvt_hi_f32_f16": Scalar(lambda a: (a >> U32(16)).astype(U16).view(F16).astype(F32), "u32", "f32"),
     "s_cvt_f16_f32": _of_vector("v_cvt_f16_f32"),
+    "s_cvt_pk_rtz_f16_f32": _of_vector("v_cvt_pk_rtz_f16_f32"),
+    "s_fmaak_f32": _of_vector("v_fmaak_f32"),
+    "s_fmamk_f32": _of_vector("v_fmamk_f32"),
 }
+
+# floating point (gfx11.5, gfx12)
+for _kind in ("f32", "f16"):
+    TABLE |= {
+        f"s_{name}_{_kind}": _of_vector(f"v_{name}_{_kind}")
+        for name in ["add", "sub", "mul", "max", "min", "maximum", "minimum", "trunc", "floor", "ceil", "rndne"]
+    }
+    TABLE[f"s_max_num_{_kind}"], TABLE[f"s_min_num_{_kind}"] = TABLE[f"s_max_{_kind}"], TABLE[f"s_min_{_kind}"]
+    _fma = VECTOR[f"v_fma_{_kind}"].compute
+    TABLE[f"s_fmac_{_kind}"] = Scalar(lambda c, a, b, fma=_fma: fma(a, b, c), _kind, accumulates=True)
 
 # the vector unit's functions of a scalar (gfx12)
 TABLE |= {
@@ -203,6 +231,23 @@ _BITWISE = {
 for _bits in (32, 64):
     _kind, _most = f"u{_bits}", U32(_bits - 1)
     _cast = U32 if _bits == 32 else U64
+    _bit = lambda n, most=_most, cast=_cast: cast(1) << (n & most).astype(cast)  # noqa: E731
+    TABLE |= {
+        f"s_bitset0_b{_bits}": Scalar(lambda old, n, bit=_bit: old & ~bit(n), (_kind, "u32"), accumulates=True),
+        f"s_bitset1_b{_bits}": Scalar(lambda old, n, bit=_bit: old | bit(n), (_kind, "u32"), accumulates=True),
+        f"s_bitcmp0_b{_bits}": Scalar(lambda a, n, bit=_bit: a & bit(n) == 0, (_kind, "u32"), scc="only"),
+        f"s_bitcmp1_b{_bits}": Scalar(lambda a, n, bit=_bit: a & bit(n) != 0, (_kind, "u32"), scc="only"),
+        f"s_bfm_b{_bits}": Scalar(
+            lambda n, at, cast=_cast, bit=_bit, most=_most: (bit(n) - cast(1)) << (at & most).astype(cast),
+            "u32",
+            _kind,
+        ),
+        f"s_bcnt0_i32_b{_bits}": Scalar(lambda a: np.bitwise_count(~a).astype(U32), _kind, "u32", scc="nonzero"),
+        f"s_quadmask_b{_bits}": Scalar(
+            lambda a, bits=_bits: _groups_of_four(a, bits, spread=False), _kind, scc="nonzero"
+        ),
+        f"s_wqm_b{_bits}": Scalar(lambda a, bits=_bits: _groups_of_four(a, bits, spread=True), _kind, scc="nonzero"),
+    }
     TABLE |= {f"s_{name}_b{_bits}": Scalar(compute, _kind, scc="nonzero") for name, compute in _BITWISE.items()}
     TABLE |= {
         f"s_mov_b{_bits}": Scalar(lambda a: a, _kind),
@@ -221,40 +266,32 @@ for _bits in (32, 64):
 for _n in (1, 2, 3, 4):
     TABLE[f"s_lshl{_n}_add_u32"] = Scalar(_lshl_add(_n), scc="second")
 for _kind in ("i32", "u32"):
-    for _name, _choose in (("max", np.maximum), ("min", np.minimum)):
-        TABLE[f"s_{_name}_{_kind}"] = Scalar(lambda a, b, f=_choose: (f(a, b), f(a, b) == a), _kind, scc="second")
+    TABLE[f"s_max_{_kind}"] = Scalar(lambda a, b: (np.maximum(a, b), a >= b), _kind, scc="second")
+    TABLE[f"s_min_{_kind}"] = Scalar(lambda a, b: (np.minimum(a, b), a < b), _kind, scc="second")
+_TESTS = (INTEGER_TESTS | {"lg": INTEGER_TESTS["ne"]}, FLOAT_TESTS)  # of integers, of floats
 for _kind in ("i32", "u32", "u64", "i64", "f32", "f16"):
-    for _name, _test in ((_FLOATS if _kind[0] == "f" else _INTEGERS) | {"lg": _INTEGERS["ne"]}).items():
+    for _name, _test in _TESTS[_kind[0] == "f"].items():
         TABLE[f"s_cmp_{_name}_{_kind}"] = Scalar(_test, _kind, scc="only")
 for _name in ("eq", "lg", "lt", "le", "gt", "ge"):
-    _test = _INTEGERS["ne" if _name == "lg" else _name]
+    _test = INTEGER_TESTS["ne" if _name == "lg" else _name]
     TABLE[f"s_cmpk_{_name}_i32"] = Scalar(_test, ("i32", "i16"), scc="only")
     TABLE[f"s_cmpk_{_name}_u32"] = Scalar(_test, ("u32", "u16"), scc="only")
 
 # s_and_saveexec: the old EXEC is kept, the new one is the source combined with it.
-_SAVE_EXEC = {
-    "and": lambda a, e: a & e,
-    "or": lambda a, e: a | e,
-    "xor": lambda a, e: a ^ e,
-    "andn1": lambda a, e: ~a & e,
-    "andn2": lambda a, e: a & ~e,
-    "orn1": lambda a, e: ~a | e,
-    "orn2": lambda a, e: a | ~e,
-    "nand": lambda a, e: ~(a & e),
-}
+_WITH_EXEC = _BITWISE | {"andn1": lambda a, e: ~a & e, "orn1": lambda a, e: ~a | e}
 
 
 def build(name: str, instruction: Decoded, target: Target) -> Step:
     """The function that executes one scalar instruction."""
-    if "_saveexec_" in name:
-        return _save_exec(name, instruction, target)
+    if found := _CHANGES_EXEC.match(name):
+        return _change_exec(found[1], found[2] == "save", instruction, target)
     if name not in TABLE:
         raise NotInTable(name)
     op = TABLE[name]
     operands = instruction.operands
     sources = operands if op.scc == "only" or op.accumulates else operands[1:]
     readers = [values.scalar_reader(o, kind) for o, kind in zip(sources, op.kinds(len(sources)), strict=True)]
-    compute = _computation(op, readers)
+    compute = _computation(op, readers, instruction)
     if op.scc == "only":
         return lambda w: w.write_scalar(w.SCC, compute(w))
     write = writer(operands[0], op.result, target)
@@ -270,7 +307,9 @@ def build(name: str, instruction: Decoded, target: Target) -> Step:
     return run
 
 
-def _computation(op: Scalar, readers: list[values.Reader]) -> values.Reader:
+def _computation(op: Scalar, readers: list[values.Reader], instruction: Decoded) -> values.Reader:
+    if op.result in ("f32", "f16") and not op.reads_scc and not op.scc:
+        return computation(Op(op.compute, op.kinds(len(readers)), op.result), readers, instruction)
     if op.reads_scc:
         return lambda w: op.compute(*[read(w) for read in readers], w.SCC)
     if len(readers) == 1:
@@ -304,17 +343,23 @@ def writer(operand: Operand, kind: str, target: Target) -> values.Writer:
     return write_exec
 
 
-def _save_exec(name: str, instruction: Decoded, target: Target) -> Step:
-    combine = _SAVE_EXEC[name.removeprefix("s_").partition("_saveexec")[0]]
+_CHANGES_EXEC = re.compile(r"s_(\w+?)_(save|wr)exec_b")
+
+
+def _change_exec(operation: str, saves: bool, instruction: Decoded, target: Target) -> Step:
+    """s_and_saveexec and its kin keep the old EXEC, s_andn1_wrexec and its kin the new one."""
+    if operation not in _WITH_EXEC:
+        raise NotInTable(instruction.mnemonic)
+    combine = _WITH_EXEC[operation]
     kind = "u64" if target.lanes == 64 else "u32"
-    saved, source = instruction.operands
+    kept, source = instruction.operands
     read, old = values.scalar_reader(source, kind), values.scalar_reader(target.exec, kind)
-    keep, change = writer(saved, kind, target), writer(target.exec, kind, target)
+    keep, change = writer(kept, kind, target), writer(target.exec, kind, target)
 
     def run(w):
         before = old(w).copy()
         after = combine(read(w), before)
-        keep(w, before)
+        keep(w, before if saves else after)
         change(w, after)
         w.write_scalar(w.SCC, after != 0)
 

@@ -7,7 +7,7 @@ import re
 import numpy as np
 
 from gfxlab.simulator.core import values
-from gfxlab.simulator.core.numbers import I64
+from gfxlab.simulator.core.numbers import I64, U32
 from gfxlab.simulator.core.operands import NULL
 from gfxlab.simulator.core.program import Decoded
 from gfxlab.simulator.instructions.common import NotInTable, Step, Target
@@ -30,11 +30,13 @@ def build(name: str, instruction: Decoded, target: Target) -> Step:
 
 
 def _sum(parts, constant: int):
+    """In 32 bits, like the registers."""
+
     def address(w):
-        total = np.full((w.size, w.lanes), constant, I64)
+        total = np.full((w.size, w.lanes), constant & 0xFFFFFFFF, U32)
         for part in parts:
-            total = total + np.asarray(part(w)).astype(I64)
-        return total
+            total = total + part(w)
+        return total.astype(I64)
 
     return address
 

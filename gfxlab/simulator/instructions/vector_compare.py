@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from gfxlab.simulator.core.numbers import F32, U32
+from gfxlab.simulator.core.numbers import U16, U32, U64
 from gfxlab.simulator.instructions.common import Op
 
 
@@ -12,7 +12,11 @@ def _ordered(a, b):
     return ~(np.isnan(a) | np.isnan(b))
 
 
-_INTEGERS = {
+def _always(answer: bool):
+    return lambda a, b: np.full(np.broadcast_shapes(np.shape(a), np.shape(b)), answer)
+
+
+INTEGER_TESTS = {
     "eq": np.equal,
     "ne": np.not_equal,
     "lt": np.less,
@@ -21,8 +25,8 @@ _INTEGERS = {
     "ge": np.greater_equal,
 }
 # `n` before a comparison of floats is its negation, which is true for NaN.
-_FLOATS = {
-    **{name: compare for name, compare in _INTEGERS.items() if name != "ne"},
+FLOAT_TESTS = {
+    **{name: compare for name, compare in INTEGER_TESTS.items() if name != "ne"},
     "lg": lambda a, b: (a < b) | (a > b),
     "o": _ordered,
     "u": lambda a, b: ~_ordered(a, b),
@@ -33,14 +37,18 @@ _FLOATS = {
     "nge": lambda a, b: ~(a >= b),
     "nlg": lambda a, b: ~((a < b) | (a > b)),
 }
+_CONSTANT = {"f": _always(False), "t": _always(True), "tru": _always(True)}
+_BITS = {2: U16, 4: U32, 8: U64}
 
 
 def _is_class(x, wanted):
-    """v_cmp_class_f32: bit k of `wanted` asks for the k-th class below."""
+    """v_cmp_class: bit k of `wanted` asks for the k-th class below."""
+    x = np.asarray(x)
     negative, finite, zero = np.signbit(x), np.isfinite(x), x == 0
-    tiny = ~zero & (np.abs(x) < F32(2.0**-126))
+    tiny = ~zero & (np.abs(x) < np.finfo(x.dtype).tiny)
     normal = finite & ~zero & ~tiny
-    quiet = np.isnan(x) & ((np.asarray(x).view(U32) & U32(0x400000)) != 0)
+    bits = _BITS[x.dtype.itemsize]
+    quiet = np.isnan(x) & (x.view(bits) >> bits(np.finfo(x.dtype).nmant - 1) & bits(1)).astype(bool)
     classes = (
         np.isnan(x) & ~quiet,
         quiet,
@@ -55,7 +63,7 @@ def _is_class(x, wanted):
     )
     result = np.zeros(np.broadcast_shapes(np.shape(x), np.shape(wanted)), bool)
     for bit, member in enumerate(classes):
-        result |= member & ((wanted >> U32(bit)) & U32(1)).astype(bool)
+        result |= member & (wanted >> bit & 1).astype(bool)
     return result
 
 
@@ -63,6 +71,10 @@ COMPARE: dict[str, Op] = {
     f"v_cmp{x}_{name}_{kind}": Op(compare, kind, "mask")
     for x in ("", "x")
     for kind in ("u16", "i16", "u32", "i32", "u64", "i64", "f16", "f32", "f64")
-    for name, compare in (_FLOATS if kind[0] == "f" else _INTEGERS).items()
+    for name, compare in ((FLOAT_TESTS if kind[0] == "f" else INTEGER_TESTS) | _CONSTANT).items()
 }
-COMPARE |= {f"v_cmp{x}_class_f32": Op(_is_class, ("f32", "u32"), "mask") for x in ("", "x")}
+COMPARE |= {
+    f"v_cmp{x}_class_{kind}": Op(_is_class, (kind, wanted), "mask")
+    for x in ("", "x")
+    for kind, wanted in (("f16", "u16"), ("f32", "u32"), ("f64", "u32"))
+}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from gfxlab.simulator.core.numbers import F16, F32, I32, U16, U32, from_bf16, round_to_bf16
+from gfxlab.simulator.core.numbers import F16, F32, F64, I32, U8, U16, U32, from_bf16, round_to_bf16
 from gfxlab.simulator.instructions.common import Op
 
 
@@ -30,6 +30,27 @@ def _pair(low, high):
     return low | high << U32(16)
 
 
+def _pair_of(kind, convert=saturated):
+    """Two numbers brought into the range of a 16-bit type, side by side."""
+    return lambda a, b: _pair(*(convert(x, kind).view(U16).astype(U32) for x in (a, b)))
+
+
+def _normalised(x, kind):
+    """-1 to 1 (of an unsigned type 0 to 1) as the whole range of an integer type, to nearest."""
+    limits = np.iinfo(kind)
+    scaled = np.rint(np.clip(np.nan_to_num(np.asarray(x, F64)), -1 if limits.min else 0, 1) * limits.max)
+    return scaled.astype(kind)
+
+
+def _byte_into(x, place, word):
+    """v_cvt_pk_u8_f32: to nearest, into one byte of the third source."""
+    shift = (place & U32(3)) * U32(8)
+    return (word & ~(U32(0xFF) << shift)) | saturated(x, U8).astype(U32) << shift
+
+
+_OFFSETS = np.array([*range(8), *range(-8, 0)], F32) / F32(16)  # a signed number of 4 bits, in sixteenths
+
+
 CONVERT: dict[str, Op] = {
     "v_cvt_f32_i32": Op(lambda a: a.astype(F32), "i32", "f32"),
     "v_cvt_f32_u32": Op(lambda a: a.astype(F32), "u32", "f32"),
@@ -41,12 +62,19 @@ CONVERT: dict[str, Op] = {
     "v_cvt_f16_i16": Op(lambda a: a.astype(F16), "i16", "f16"),
     "v_cvt_u16_f16": Op(lambda a: saturated(a, U16), "f16", "u16"),
     "v_cvt_i16_f16": Op(lambda a: saturated(a, np.int16), "f16", "i16"),
-    "v_cvt_f32_bf16": Op(from_bf16, "u16", "f32"),
+    "v_cvt_f32_bf16": Op(from_bf16, "bf16", "f32"),
     "v_cvt_pk_bf16_f32": Op(lambda a, b: _pair(round_to_bf16(a), round_to_bf16(b)), "f32", "u32"),
-    "v_cvt_pk_f16_f32": Op(lambda a, b: _pair(_half_bits(a), _half_bits(b)), "f32", "u32"),
+    "v_cvt_pk_f16_f32": Op(lambda a, b: _pair(_half_bits(a), _half_bits(b)), "f32", "2f16"),
     "v_cvt_pkrtz_f16_f32": Op(lambda a, b: _pair(_toward_zero(a), _toward_zero(b)), "f32", "u32"),
     "v_cvt_pk_rtz_f16_f32": Op(lambda a, b: _pair(_toward_zero(a), _toward_zero(b)), "f32", "u32"),
     "v_cvt_pk_u16_u32": Op(lambda a, b: _pair(np.minimum(a, U32(65535)), np.minimum(b, U32(65535))), "u32"),
+    "v_cvt_pk_i16_i32": Op(_pair_of(np.int16), "i32", "u32"),
+    "v_cvt_pk_i16_f32": Op(_pair_of(np.int16), "f32", "u32"),
+    "v_cvt_pk_u16_f32": Op(_pair_of(U16), "f32", "u32"),
+    "v_cvt_pk_u8_f32": Op(_byte_into, ("f32", "u32", "u32"), "u32"),
+    "v_cvt_norm_i16_f16": Op(lambda a: _normalised(a, np.int16), "f16", "i16"),
+    "v_cvt_norm_u16_f16": Op(lambda a: _normalised(a, U16), "f16", "u16"),
+    "v_cvt_off_f32_i4": Op(lambda a: _OFFSETS[a & U32(15)], "u32", "f32"),
     "v_cvt_i32_i16": Op(lambda a: a.astype(I32), "i16", "i32"),
     "v_cvt_u32_u16": Op(lambda a: a.astype(U32), "u16", "u32"),
     "v_sext_i32_i16": Op(lambda a: a.astype(I32), "i16", "i32"),
@@ -55,3 +83,11 @@ CONVERT |= {
     f"v_cvt_f32_ubyte{place}": Op(lambda a, at=place: ((a >> U32(8 * at)) & U32(0xFF)).astype(F32), "u32", "f32")
     for place in range(4)
 }
+for _name, _round in (("flr", np.floor), ("floor", np.floor), ("rpi", None), ("nearest", None)):
+    CONVERT[f"v_cvt_{_name}_i32_f32"] = Op(
+        lambda a, f=_round or (lambda x: np.floor(x + 0.5)): saturated(f(np.asarray(a, F64)), I32), "f32", "i32"
+    )
+for _kind in ("f16", "f32"):
+    for _name in ("pknorm", "pk_norm"):  # gfx9's name, and the later one
+        CONVERT[f"v_cvt_{_name}_i16_{_kind}"] = Op(_pair_of(np.int16, _normalised), _kind, "u32")
+        CONVERT[f"v_cvt_{_name}_u16_{_kind}"] = Op(_pair_of(U16, _normalised), _kind, "u32")

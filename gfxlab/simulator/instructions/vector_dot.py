@@ -1,4 +1,4 @@
-"""Dot products within a lane: two pairs of 16-bit numbers, or four pairs of bytes, added to a third source.
+"""Dot products within a lane: pairs of 16-bit numbers, or four pairs of bytes, or eight of 4 bits, added to a third.
 
 Names: MI300 ISA, section 12.10; RDNA 3 ISA, section 16.6. Float sums are rounded once, at the end; the hardware's order
 of rounding is not documented.
@@ -7,8 +7,9 @@ of rounding is not documented.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
-from gfxlab.simulator.core.numbers import F16, F32, F64, I32, U16, U32, from_bf16, round_to_bf16
+from gfxlab.simulator.core.numbers import F16, F32, F64, U16, U32, float8_values, from_bf16, round_to_bf16
 from gfxlab.simulator.instructions.common import Op
 
 
@@ -18,14 +19,6 @@ def _half(word):
 
 def _bfloat(word):
     return from_bf16(word.astype(U16)).astype(F64)
-
-
-def _byte(word):
-    return (word & U32(0xFF)).astype(I32)
-
-
-def _signed_byte(word):
-    return _byte(word ^ U32(0x80)) - I32(0x80)
 
 
 def _pairs(number: Callable):
@@ -39,25 +32,58 @@ def _pairs(number: Callable):
 def _narrow_pairs(number: Callable, rounded: Callable):
     """The third source and the result are 16 bits wide as well."""
     wide = _pairs(number)
-    return lambda a, b, c: rounded(wide(a, b, number(c))).astype(U16)
+    return lambda a, b, c: rounded(wide(a, b, number(c)))
 
 
-def _bytes(first: Callable, second: Callable):
+def _four_float8(first: str, second: str):
+    """gfx12's format is OCP's."""
+    left, right = (float8_values(kind, fnuz=False).astype(F64) for kind in (first, second))
+
     def compute(a, b, c):
-        products = [first(a >> U32(s)) * second(b >> U32(s)) for s in (0, 8, 16, 24)]
-        return sum(products, c)
+        codes = [((a >> U32(s)) & U32(0xFF), (b >> U32(s)) & U32(0xFF)) for s in (0, 8, 16, 24)]
+        return (sum(left[x] * right[y] for x, y in codes) + c).astype(F32)
 
     return compute
 
 
-_FLOAT, _INTEGER = ("u32", "u32", "f32"), ("u32", "u32", "i32")
+def _integers(bits: int, *signed: bool, unsigned_sum: bool = True) -> Op:
+    """Products of parts of two words, each word's parts signed or not. The sum is signed if one of them is."""
+    kind = "u32" if unsigned_sum and not any(signed) else "i32"
+    half, part = 1 << bits - 1, (1 << bits) - 1
+
+    def exact(a, b, c):
+        total = c
+        for shift in range(0, 32, bits):
+            x, y = ((word >> shift) & part for word in (a, b))
+            x, y = ((one ^ half) - half if sign else one for one, sign in zip((x, y), signed))
+            total = total + x * y
+        return total
+
+    return Op(exact, ("u32", "u32", kind), kind, wide=True)
+
+
 DOT: dict[str, Op] = {
-    "v_dot2_f32_f16": Op(_pairs(_half), _FLOAT, "f32"),
-    "v_dot2_f32_bf16": Op(_pairs(_bfloat), _FLOAT, "f32"),
-    "v_dot2_f16_f16": Op(_narrow_pairs(_half, lambda x: x.astype(F16).view(U16)), ("u32", "u32", "u16"), "u16"),
-    "v_dot2_bf16_bf16": Op(_narrow_pairs(_bfloat, round_to_bf16), ("u32", "u32", "u16"), "u16"),
-    "v_dot4_i32_i8": Op(_bytes(_signed_byte, _signed_byte), _INTEGER, "i32"),
-    "v_dot4_u32_u8": Op(_bytes(_byte, _byte), _INTEGER, "i32"),
+    "v_dot2_f32_f16": Op(_pairs(_half), ("2f16", "2f16", "f32"), "f32"),
+    "v_dot2_f32_bf16": Op(_pairs(_bfloat), ("2bf16", "2bf16", "f32"), "f32"),
+    "v_dot2_f16_f16": Op(
+        _narrow_pairs(lambda x: _half(x) if x.dtype != F16 else x.astype(F64), lambda x: x.astype(F16)),
+        ("2f16", "2f16", "f16"),
+        "f16",
+    ),
+    "v_dot2_bf16_bf16": Op(
+        _narrow_pairs(_bfloat, lambda x: round_to_bf16(x).astype(U16)), ("2bf16", "2bf16", "bf16"), "bf16"
+    ),
+    "v_dot2_i32_i16": _integers(16, True, True),
+    "v_dot2_u32_u16": _integers(16, False, False),
+    "v_dot4_i32_i8": _integers(8, True, True),
+    "v_dot4_u32_u8": _integers(8, False, False),
+    "v_dot8_i32_i4": _integers(4, True, True),
+    "v_dot8_u32_u4": _integers(4, False, False),
+}
+DOT |= {
+    f"v_dot4_f32_{first}_{second}": Op(_four_float8(first, second), ("u32", "u32", "f32"), "f32")
+    for first in ("fp8", "bf8")
+    for second in ("fp8", "bf8")
 }
 # The short encodings add to their destination.
 for _name, _twin in (
@@ -65,12 +91,13 @@ for _name, _twin in (
     ("v_dot2acc_f32_f16", "v_dot2_f32_f16"),
     ("v_dot2c_f32_bf16", "v_dot2_f32_bf16"),
     ("v_dot2acc_f32_bf16", "v_dot2_f32_bf16"),
+    ("v_dot2c_i32_i16", "v_dot2_i32_i16"),
     ("v_dot4c_i32_i8", "v_dot4_i32_i8"),
+    ("v_dot8c_i32_i4", "v_dot8_i32_i4"),
 ):
-    DOT[_name] = Op(DOT[_twin].compute, DOT[_twin].reads, DOT[_twin].writes, accumulates=True)
+    DOT[_name] = replace(DOT[_twin], accumulates=True)
 
 
-def dot_of_either_sign(signs: list[int]) -> Op:
-    """v_dot4_i32_iu8: neg_lo says of each source whether its bytes are signed."""
-    first, second = (_signed_byte if sign else _byte for sign in signs[:2])
-    return Op(_bytes(first, second), _INTEGER, "i32")
+def dot_of_either_sign(name: str, signs: list[int]) -> Op:
+    """v_dot4_i32_iu8, v_dot8_i32_iu4: neg_lo says of each source whether its parts are signed; the sum always is."""
+    return _integers(8 if "iu8" in name else 4, *map(bool, signs[:2]), unsigned_sum=False)

@@ -463,7 +463,7 @@ class _Recorder(Watcher):
 
 
 def _operands(instruction: Decoded) -> tuple[Operand, ...]:
-    second = instruction.modifiers.get("second")
+    second = instruction.second
     return instruction.operands + (second.operands if second else ())
 
 

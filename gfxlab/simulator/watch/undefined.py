@@ -80,8 +80,8 @@ def _at_launch(program: Program) -> int:
 def _roles(instruction: Decoded) -> tuple[list[Operand], list[Operand]]:
     """The registers that an instruction reads, and those that it writes."""
     name, operands = instruction.mnemonic, list(instruction.operands)
-    if "second" in instruction.modifiers:
-        reads, writes = _roles(instruction.modifiers["second"])
+    if instruction.second:
+        reads, writes = _roles(instruction.second)
         kept = operands[:1] if _READ_TOO.match(name) else []
         return [*kept, *operands[1:], *reads], [*operands[:1], *writes]
     if name.startswith("v_writelane") or instruction.kind == "scratch" and "store" in name:

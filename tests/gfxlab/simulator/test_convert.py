@@ -122,6 +122,9 @@ def test_every_code_widens(kind, arch):
         lanewise(text, one, words, arch=arch, same=F32.same)
 
 
+SATURATE = "s_setreg_imm32_b32 hwreg(HW_REG_MODE, 23, 1), 1\n"  # as Triton does before it converts to float8
+
+
 def narrowed(form, code):
     """To nearest, ties to even; what is too large becomes the largest number (Triton sets MODE.FP16_OVFL)."""
     value = F32.value(code)
@@ -142,7 +145,7 @@ def test_every_neighbourhood_of_a_code_narrows(kind, fnuz):
     codes = [F32.nearest(x) + step for x in points for step in (-1, 0, 1) if x or step >= 0]
     codes += [F32.nearest(finite[-1] * k) for k in (Fraction(17, 16), 2, 1000)] + [0x7F7FFFFF, 1, 0x7FFFFF, 0x7FC00000]
     codes += [code | 0x80000000 for code in codes]
-    found = to_float8(np.array(codes, np.uint32).view(np.float32), kind, fnuz).tolist()
+    found = to_float8(np.array(codes, np.uint32).view(np.float32), kind, fnuz, saturate=True).tolist()
     for code, result in zip(codes, found):
         assert form.same(result, narrowed(form, code)), f"{F32.value(code)}: {result:#x}"
 
@@ -163,18 +166,17 @@ def test_narrowing_writes_one_half(kind, arch):
 
     finite = [code for code in F32_EDGES if code & 0x7FFFFFFF != 0x7F800000]
     places = (0, 8)
-    lanewise(
-        f"v_cvt_pk_{kind}_f32 v10, v2, v4", lambda a, b: 0x5A5A0000 | pair(a, b), finite, finite, arch=arch, same=same
-    )
+    text = f"{SATURATE}v_cvt_pk_{kind}_f32 v10, v2, v4"
+    lanewise(text, lambda a, b: 0x5A5A0000 | pair(a, b), finite, finite, arch=arch, same=same)
     places = (16, 24)
-    text = f"v_cvt_pk_{kind}_f32 v10, v2, v4 op_sel:[0,0,1]"
+    text = f"{SATURATE}v_cvt_pk_{kind}_f32 v10, v2, v4 op_sel:[0,0,1]"
     lanewise(text, lambda a, b: 0xA5A5 | pair(a, b) << 16, finite, finite, arch=arch, same=same)
 
 
 def test_conversions_with_a_scale():
     values = np.linspace(-700, 700, 64, dtype=np.float32)
     w = execute(
-        "v_cvt_scalef32_pk_fp8_f32 v10, v2, v4, v6\nv_cvt_scalef32_pk_f32_fp8 v[12:13], v10, v6",
+        SATURATE + "v_cvt_scalef32_pk_fp8_f32 v10, v2, v4, v6\nv_cvt_scalef32_pk_f32_fp8 v[12:13], v10, v6",
         arch="gfx950",
         V={2: values, 4: values[::-1].copy(), 6: np.float32(4)},
     )

@@ -46,8 +46,10 @@ def silent(compute):
 
 
 def first_is_chosen(choose, seen=lambda x: x):
+    """SCC of equal values: set by a maximum, not by a minimum."""
+
     def reference(a, b, status):
-        status.scc = choose(seen(a), seen(b)) == seen(a)
+        status.scc = seen(a) >= seen(b) if choose is max else seen(a) < seen(b)
         return choose(seen(a), seen(b))
 
     return reference
