@@ -57,7 +57,8 @@ def fma64(a, b, c) -> np.ndarray:
     ordinary = (a != 0) & (b != 0) & np.isfinite(a) & np.isfinite(b)  # their product is finite, whatever numpy says
     plain = ~ordinary | ~np.isfinite(c)
     result = np.where(plain, np.where(ordinary, 1, a * b) + c, result)
-    extreme = ~plain & (_far_out(np.frexp(a)[1] + np.frexp(b)[1]) | _far_out(np.frexp(c)[1]) & (c != 0))
+    first, second, third = (np.frexp(x)[1] for x in (a, b, c))
+    extreme = ~plain & np.logical_or.reduce([_far_out(e) for e in (first, second, first + second, third)])
     for place in np.flatnonzero(extreme):
         result.flat[place] = _fma_of_fractions(*(float(x.flat[place]) for x in (a, b, c)))
     return result
@@ -69,12 +70,16 @@ def _far_out(exponent) -> np.ndarray:
 
 
 def _fma_of_fractions(a: float, b: float, c: float) -> float:
-    total = Fraction(a) * Fraction(b) + Fraction(c)
+    return nearest64(Fraction(a) * Fraction(b) + Fraction(c))
+
+
+def nearest64(number: Fraction) -> float:
+    """An exact number as a float64: to nearest, infinite beyond the largest; a tiny one keeps its sign."""
     try:
-        rounded = float(total)
+        rounded = abs(float(number))
     except OverflowError:
         rounded = math.inf
-    return math.copysign(rounded, total) if total else 0.0
+    return -rounded if number < 0 else rounded
 
 
 def _exact_sum(a, b):

@@ -129,6 +129,34 @@ def _permute_across_rows(exchange: bool):
     return builder
 
 
+def _permute_by_lane(exchange: bool):
+    """v_permlane16_var, v_permlanex16_var: each lane's own register names the lane of the same (the other) row."""
+
+    def builder(instruction: Decoded, target: Target) -> Step:
+        result, source, selector = instruction.operands
+        read, which = values.reader(source, "u32"), values.reader(selector, "u32")
+        write, old = values.writer(result, "u32"), values.reader(result, "u32")
+        reads_all, zero = instruction.modifiers.get("op_sel", (0, 0))[:2]
+        lane = np.arange(target.lanes)
+        row = (lane & ~15) ^ (16 if exchange else 0)
+
+        def run(w):
+            from_lane = row + w.full(which(w) & U32(15)).astype(np.int64)
+            value = np.take_along_axis(w.full(read(w)), from_lane, axis=1)
+            if w.mask is not None and not reads_all:
+                value = np.where(np.take_along_axis(w.mask, from_lane, axis=1), value, U32(0) if zero else old(w))
+            write(w, value)
+
+        return run
+
+    return builder
+
+
+def _nothing(instruction: Decoded, target: Target) -> Step:
+    """v_permlane64 exchanges the halves of a wave of 64, which RDNA's waves here are not."""
+    return lambda w: None
+
+
 def _named_lanes(address: Operand, instruction: Decoded) -> values.Reader:
     """The lane that each lane names, in bytes, int64 [wave, lane]."""
     where, offset = values.reader(address, "u32"), U32(instruction.modifiers.get("offset", 0))
@@ -225,6 +253,9 @@ _BUILDERS = {
     "v_mbcnt_hi_u32_b32": _count_below(32),
     "v_permlane32_swap_b32": _swap(32),
     "v_permlane16_swap_b32": _swap(16),
+    "v_permlane16_var_b32": _permute_by_lane(False),
+    "v_permlanex16_var_b32": _permute_by_lane(True),
+    "v_permlane64_b32": _nothing,
     "v_permlane16_b32": _permute_across_rows(False),
     "v_permlanex16_b32": _permute_across_rows(True),
     "ds_bpermute_b32": _backward_permute,

@@ -105,13 +105,32 @@ def _first_bit_high64(a):
     return np.where(high != 0, first_bit_high(high), below)
 
 
-def _groups_of_four(x, bits: int, spread: bool):
+def _groups_of_four(bits: int, spread: bool):
     """One bit for each four bits, whether one of them is set: side by side, or (spread) four times over."""
-    result = x & ~x
-    for place in range(bits // 4):
-        some = ((x >> (4 * place)) & 15) != 0
-        result = result | (some * (15 << 4 * place) if spread else some * (1 << place)).astype(x.dtype)
-    return result
+
+    def compute(x):
+        result = x & ~x
+        for place in range(bits // 4):
+            some = ((x >> (4 * place)) & 15) != 0
+            result = result | some * x.dtype.type(15 << 4 * place if spread else 1 << place)
+        return result
+
+    return compute
+
+
+def _single_bits(cast, most: U32) -> dict[str, Scalar]:
+    """Operations on one bit or on runs of bits; `most`: the highest bit's number."""
+    bit = lambda n: cast(1) << (n & most).astype(cast)  # noqa: E731
+    kind = f"u{int(most) + 1}"
+    return {
+        "bitset0": Scalar(lambda old, n: old & ~bit(n), (kind, "u32"), accumulates=True),
+        "bitset1": Scalar(lambda old, n: old | bit(n), (kind, "u32"), accumulates=True),
+        "bitcmp0": Scalar(lambda a, n: a & bit(n) == 0, (kind, "u32"), scc="only"),
+        "bitcmp1": Scalar(lambda a, n: a & bit(n) != 0, (kind, "u32"), scc="only"),
+        "bfm": Scalar(lambda n, at: (bit(n) - cast(1)) << (at & most).astype(cast), "u32", kind),
+        "bcnt0_i32": Scalar(lambda a: np.bitwise_count(~a).astype(U32), kind, "u32", scc="nonzero"),
+        "quadmask": Scalar(_groups_of_four(int(most) + 1, spread=False), kind, scc="nonzero"),
+    }
 
 
 def _doubled(x):
@@ -136,6 +155,7 @@ def _of_vector(name):
 
 
 TABLE: dict[str, Scalar] = {
+    "s_wqm_b32": Scalar(_groups_of_four(32, spread=True), scc="nonzero"),
     "s_movk_i32": Scalar(lambda a: a, "i16", "i32"),
     "s_cmovk_i32": Scalar(
         lambda old, new, scc: np.where(scc, new.astype(I32), old), ("i32", "i16"), reads_scc=True, accumulates=True
@@ -231,23 +251,7 @@ _BITWISE = {
 for _bits in (32, 64):
     _kind, _most = f"u{_bits}", U32(_bits - 1)
     _cast = U32 if _bits == 32 else U64
-    _bit = lambda n, most=_most, cast=_cast: cast(1) << (n & most).astype(cast)  # noqa: E731
-    TABLE |= {
-        f"s_bitset0_b{_bits}": Scalar(lambda old, n, bit=_bit: old & ~bit(n), (_kind, "u32"), accumulates=True),
-        f"s_bitset1_b{_bits}": Scalar(lambda old, n, bit=_bit: old | bit(n), (_kind, "u32"), accumulates=True),
-        f"s_bitcmp0_b{_bits}": Scalar(lambda a, n, bit=_bit: a & bit(n) == 0, (_kind, "u32"), scc="only"),
-        f"s_bitcmp1_b{_bits}": Scalar(lambda a, n, bit=_bit: a & bit(n) != 0, (_kind, "u32"), scc="only"),
-        f"s_bfm_b{_bits}": Scalar(
-            lambda n, at, cast=_cast, bit=_bit, most=_most: (bit(n) - cast(1)) << (at & most).astype(cast),
-            "u32",
-            _kind,
-        ),
-        f"s_bcnt0_i32_b{_bits}": Scalar(lambda a: np.bitwise_count(~a).astype(U32), _kind, "u32", scc="nonzero"),
-        f"s_quadmask_b{_bits}": Scalar(
-            lambda a, bits=_bits: _groups_of_four(a, bits, spread=False), _kind, scc="nonzero"
-        ),
-        f"s_wqm_b{_bits}": Scalar(lambda a, bits=_bits: _groups_of_four(a, bits, spread=True), _kind, scc="nonzero"),
-    }
+    TABLE |= {f"s_{name}_b{_bits}": op for name, op in _single_bits(_cast, _most).items()}
     TABLE |= {f"s_{name}_b{_bits}": Scalar(compute, _kind, scc="nonzero") for name, compute in _BITWISE.items()}
     TABLE |= {
         f"s_mov_b{_bits}": Scalar(lambda a: a, _kind),

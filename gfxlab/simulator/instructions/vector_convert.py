@@ -48,9 +48,6 @@ def _byte_into(x, place, word):
     return (word & ~(U32(0xFF) << shift)) | saturated(x, U8).astype(U32) << shift
 
 
-_OFFSETS = np.array([*range(8), *range(-8, 0)], F32) / F32(16)  # a signed number of 4 bits, in sixteenths
-
-
 CONVERT: dict[str, Op] = {
     "v_cvt_f32_i32": Op(lambda a: a.astype(F32), "i32", "f32"),
     "v_cvt_f32_u32": Op(lambda a: a.astype(F32), "u32", "f32"),
@@ -74,7 +71,6 @@ CONVERT: dict[str, Op] = {
     "v_cvt_pk_u8_f32": Op(_byte_into, ("f32", "u32", "u32"), "u32"),
     "v_cvt_norm_i16_f16": Op(lambda a: _normalised(a, np.int16), "f16", "i16"),
     "v_cvt_norm_u16_f16": Op(lambda a: _normalised(a, U16), "f16", "u16"),
-    "v_cvt_off_f32_i4": Op(lambda a: _OFFSETS[a & U32(15)], "u32", "f32"),
     "v_cvt_i32_i16": Op(lambda a: a.astype(I32), "i16", "i32"),
     "v_cvt_u32_u16": Op(lambda a: a.astype(U32), "u16", "u32"),
     "v_sext_i32_i16": Op(lambda a: a.astype(I32), "i16", "i32"),
@@ -83,11 +79,11 @@ CONVERT |= {
     f"v_cvt_f32_ubyte{place}": Op(lambda a, at=place: ((a >> U32(8 * at)) & U32(0xFF)).astype(F32), "u32", "f32")
     for place in range(4)
 }
-for _name, _round in (("flr", np.floor), ("floor", np.floor), ("rpi", None), ("nearest", None)):
-    CONVERT[f"v_cvt_{_name}_i32_f32"] = Op(
-        lambda a, f=_round or (lambda x: np.floor(x + 0.5)): saturated(f(np.asarray(a, F64)), I32), "f32", "i32"
-    )
+for _name in ("flr", "floor"):  # gfx9's name, and the later one
+    CONVERT[f"v_cvt_{_name}_i32_f32"] = Op(lambda a: saturated(np.floor(a), I32), "f32", "i32")
+for _name in ("rpi", "nearest"):
+    CONVERT[f"v_cvt_{_name}_i32_f32"] = Op(lambda a: saturated(np.floor(a + F32(0.5)), I32), "f32", "i32")
 for _kind in ("f16", "f32"):
-    for _name in ("pknorm", "pk_norm"):  # gfx9's name, and the later one
+    for _name in ("pknorm", "pk_norm"):
         CONVERT[f"v_cvt_{_name}_i16_{_kind}"] = Op(_pair_of(np.int16, _normalised), _kind, "u32")
         CONVERT[f"v_cvt_{_name}_u16_{_kind}"] = Op(_pair_of(U16, _normalised), _kind, "u32")

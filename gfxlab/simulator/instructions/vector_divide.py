@@ -11,7 +11,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from gfxlab.simulator.core.numbers import F16, F32, F64, I32, U16, U32, U64, fma32, fma64
+from gfxlab.simulator.core.numbers import F16, F32, F64, I32, U16, U32, U64, fma32, fma64, nearest64
 from gfxlab.simulator.instructions.common import Op
 
 
@@ -110,7 +110,7 @@ def _last_step_double(a, b, c, scaled):
     finite = np.isfinite(a) & np.isfinite(b) & np.isfinite(c)
     for place in np.flatnonzero(scaled & finite & (np.abs(result) <= 2.0**-1021)):  # a second rounding may go wrong
         x, y, z = (Fraction(float(one.flat[place])) for one in (a, b, c))
-        result.flat[place] = float((x * y + z) * Fraction(2) ** int(power.flat[place]))
+        result.flat[place] = nearest64((x * y + z) * Fraction(2) ** int(power.flat[place]))
     return result
 
 

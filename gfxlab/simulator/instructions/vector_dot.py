@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from gfxlab.simulator.core.numbers import F16, F32, F64, U16, U32, float8_values, from_bf16, round_to_bf16
+from gfxlab.simulator.core.numbers import F16, F32, F64, U16, U32, from_bf16, round_to_bf16
 from gfxlab.simulator.instructions.common import Op
 
 
@@ -33,17 +33,6 @@ def _narrow_pairs(number: Callable, rounded: Callable):
     """The third source and the result are 16 bits wide as well."""
     wide = _pairs(number)
     return lambda a, b, c: rounded(wide(a, b, number(c)))
-
-
-def _four_float8(first: str, second: str):
-    """gfx12's format is OCP's."""
-    left, right = (float8_values(kind, fnuz=False).astype(F64) for kind in (first, second))
-
-    def compute(a, b, c):
-        codes = [((a >> U32(s)) & U32(0xFF), (b >> U32(s)) & U32(0xFF)) for s in (0, 8, 16, 24)]
-        return (sum(left[x] * right[y] for x, y in codes) + c).astype(F32)
-
-    return compute
 
 
 def _integers(bits: int, *signed: bool, unsigned_sum: bool = True) -> Op:
@@ -79,11 +68,6 @@ DOT: dict[str, Op] = {
     "v_dot4_u32_u8": _integers(8, False, False),
     "v_dot8_i32_i4": _integers(4, True, True),
     "v_dot8_u32_u4": _integers(4, False, False),
-}
-DOT |= {
-    f"v_dot4_f32_{first}_{second}": Op(_four_float8(first, second), ("u32", "u32", "f32"), "f32")
-    for first in ("fp8", "bf8")
-    for second in ("fp8", "bf8")
 }
 # The short encodings add to their destination.
 for _name, _twin in (

@@ -119,16 +119,11 @@ FLOAT: dict[str, Op] = {
     "v_rsq_f16": Op(_in_single(lambda a: F32(1) / np.sqrt(a)), "f16"),
     "v_exp_f16": Op(_in_single(np.exp2), "f16"),
     "v_log_f16": Op(_in_single(np.log2), "f16"),
-    "v_sin_f16": Op(_sine(np.sin), "f16"),
-    "v_cos_f16": Op(_sine(np.cos), "f16"),
     "v_rndne_f16": Op(np.rint, "f16"),
     "v_floor_f16": Op(np.floor, "f16"),
     "v_ceil_f16": Op(np.ceil, "f16"),
     "v_trunc_f16": Op(np.trunc, "f16"),
-    "v_fract_f16": Op(fraction, "f16"),
     "v_ldexp_f16": Op(lambda a, n: np.ldexp(a, n.astype(I32)).astype(F16), ("f16", "i16")),
-    "v_frexp_mant_f16": Op(mantissa, "f16"),
-    "v_frexp_exp_i16_f16": Op(exponent(np.int16), "f16", "i16"),
 }
 
 # Minimum, maximum and median of every type. `maximum`: a NaN wins (IEEE 754-2019); `max`: a number wins.

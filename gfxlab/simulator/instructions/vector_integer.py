@@ -106,15 +106,6 @@ def _four_windows(one: Callable) -> Callable:
     return compute
 
 
-def _average(a, b, rounding):
-    """v_lerp_u8: of each byte, rounded up where the third source's byte is odd."""
-    result = U32(0)
-    for at in (0, 8, 16, 24):
-        x, y = ((word >> U32(at)) & U32(0xFF) for word in (a, b))
-        result = result | ((x + y + (rounding >> U32(at) & U32(1))) >> U32(1)) << U32(at)
-    return result
-
-
 INTEGER: dict[str, Op] = {
     "v_add_u32": _wraps(np.add, "u32"),
     "v_sub_u32": _wraps(np.subtract, "u32"),
@@ -159,5 +150,4 @@ INTEGER: dict[str, Op] = {
     "v_msad_u8": _wraps(_differences(8, masked=True), "u32"),
     "v_qsad_pk_u16_u8": Op(_four_windows(_differences(8)), ("u64", "u32", "u64"), "u64"),
     "v_mqsad_pk_u16_u8": Op(_four_windows(_differences(8, masked=True)), ("u64", "u32", "u64"), "u64"),
-    "v_lerp_u8": Op(_average, "u32"),
 }
