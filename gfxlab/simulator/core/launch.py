@@ -24,7 +24,7 @@ from gfxlab.simulator.core.executor import Executor
 from gfxlab.simulator.core.hostcall import KIND, WAVES, HostCalls
 from gfxlab.simulator.core.memory import ARGUMENTS, GlobalMemory, LocalData, Scratch
 from gfxlab.simulator.core.numbers import U8, U32, round_to_bf16
-from gfxlab.simulator.core.operands import M0, TTMP
+from gfxlab.simulator.core.operands import M0, MODE, TTMP
 from gfxlab.simulator.core.program import Argument, Program
 from gfxlab.simulator.core.state import Waves
 from gfxlab.simulator.show.run import Run
@@ -212,6 +212,8 @@ def _waves(run: Run, memory: GlobalMemory, groups: Sequence[tuple[int, int, int]
     )
     waves.S[:, register], waves.S[:, register + 1] = U32(arguments & 0xFFFFFFFF), U32(arguments >> 32)
     waves.S[:, M0] = U32(0xFFFFFFFF)
+    waves.S[:, MODE] = U32(program.mode)
+    waves.mode_changed()
     if program.arch.startswith("gfx12"):  # there the workgroup's number arrives in trap registers
         waves.S[:, TTMP + 9] = places[:, 0]
         waves.S[:, TTMP + 7] = places[:, 1] | places[:, 2] << 16

@@ -68,6 +68,17 @@ class Block:
     stop: int
 
 
+_MODE_FIELDS = {  # of the kernel descriptor, and where they stand in MODE
+    "float_round_mode_32": 0,
+    "float_round_mode_16_64": 2,
+    "float_denorm_mode_32": 4,
+    "float_denorm_mode_16_64": 6,
+    "dx10_clamp": 8,
+    "ieee_mode": 9,
+    "fp16_overflow": 23,
+}
+
+
 @dataclass(frozen=True, eq=False)
 class Program:
     """A kernel's code, and that of the functions which it calls.
@@ -94,6 +105,11 @@ class Program:
     def lanes(self) -> int:
         """Lanes in a wave."""
         return 64 if self.arch.startswith("gfx9") else 32
+
+    @property
+    def mode(self) -> int:
+        """The MODE register as a wave begins."""
+        return sum(self.descriptor.get(name, 0) << place for name, place in _MODE_FIELDS.items())
 
     @cached_property
     def block_at(self) -> dict[int, int]:

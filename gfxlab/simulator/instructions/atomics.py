@@ -160,10 +160,15 @@ def _global(name: str, instruction: Decoded) -> Step:
 
 def _announce(w, instruction: Decoded, address, active, width: int) -> None:
     """Tell the watchers once, however many turns the lanes take."""
-    if w.watchers and active.any():
-        for region, offset, lanes in global_memory.pieces(w, instruction, "update", w.full(address), active, width):
+    if not w.watchers or not active.any():
+        return
+    whole = [global_memory.Part(w.full(address), active, width)]
+    for part in global_memory.torn(w, instruction, address, active, width) or whole:
+        for region, offset, lanes in global_memory.pieces(
+            w, instruction, "update", part.address, part.lanes, part.width
+        ):
             for watcher in w.watchers:
-                watcher.atomic(w, instruction, region, offset, lanes, width)
+                watcher.atomic(w, instruction, region, offset, lanes, part.width)
 
 
 def _active_lanes(w, inside) -> np.ndarray:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -208,10 +209,9 @@ def read(
     if active is not None and not active.any():
         return [np.zeros((w.size, w.lanes), U32)] * max(1, width // 4)
     watchers = w.watchers if watchers is None else watchers
-    if instruction.reaches_beyond and width == 4:
-        whole, halves = _torn(w, w.full(address), active)
-        if halves:
-            return [_read_torn(w, instruction, w.full(address), whole, halves, watchers)]
+    parts = torn(w, instruction, address, active, width)
+    if parts:
+        return [_read_torn(w, instruction, parts, watchers)]
     found = pieces(w, instruction, "load", w.full(address), active, width)
     for region, offset, lanes in found:
         for watcher in watchers:
@@ -233,12 +233,11 @@ def write(
     if active is not None and not active.any():
         return
     words = [w.full(word) for word in words]
-    if instruction.reaches_beyond and width == 4:
-        active, halves = _torn(w, w.full(address), active)
-        for shift, lanes in halves:
-            write(w, instruction, w.full(address) + shift // 8, lanes, [words[0] >> U32(shift)], 2, watchers)
-        if halves and not active.any():
-            return
+    parts = torn(w, instruction, address, active, width)
+    for part in parts:
+        write(w, instruction, part.address, part.lanes, [words[0] >> U32(part.shift)], part.width, watchers)
+    if parts:
+        return
     for region, offset, lanes in pieces(w, instruction, "store", w.full(address), active, width):
         for watcher in w.watchers if watchers is None else watchers:
             watcher.store(w, instruction, region, offset, lanes, width, words)
@@ -246,20 +245,31 @@ def write(
         region.bytes.scatter(offset[chosen].reshape(-1), [word[chosen].reshape(-1) for word in words], width)
 
 
-def _torn(w: Waves, address: np.ndarray, active):
-    """Lanes whose word lies within a tensor, and (shift, lanes) of those of which one half does.
+@dataclass(frozen=True)
+class Part:
+    """Some lanes of an access, and which bytes of their word they access: `width` of them from bit `shift` on."""
+
+    address: np.ndarray
+    lanes: np.ndarray
+    width: int
+    shift: int = 0
+
+
+def torn(w: Waves, instruction: Decoded, address: np.ndarray, active, width: int) -> list[Part]:
+    """The parts of an access to words of which some lie half beyond the end of a tensor; none where all lie within.
 
     Atomics of 16 bits are made of a load and a compare-and-swap of the aligned word around the element.
     """
+    if not instruction.reaches_beyond or width != 4:
+        return []
+    address = w.full(address)
     active = np.ones(address.shape, bool) if active is None else active
-    torn = active & ~_owned(w, address, 4)
-    if not torn.any():
-        return active, []
-    halves = [(shift, torn & _owned(w, address + shift // 8, 2)) for shift in (0, 16)]
-    halves = [(shift, lanes) for shift, lanes in halves if lanes.any()]
-    for _, lanes in halves:
-        active = active & ~lanes
-    return active, halves
+    within = _owned(w, address, 4)
+    if within[active].all():
+        return []
+    halves = [Part(address + s // 8, active & ~within & _owned(w, address + s // 8, 2), 2, s) for s in (0, 16)]
+    rest = active & ~halves[0].lanes & ~halves[1].lanes  # lanes without any memory stay, to be refused
+    return [part for part in (Part(address, rest, 4), *halves) if part.lanes.any()]
 
 
 def _owned(w: Waves, address: np.ndarray, width: int) -> np.ndarray:
@@ -270,14 +280,12 @@ def _owned(w: Waves, address: np.ndarray, width: int) -> np.ndarray:
     return owned
 
 
-def _read_torn(w: Waves, instruction: Decoded, address, whole, halves, watchers) -> np.ndarray:
+def _read_torn(w: Waves, instruction: Decoded, parts: list[Part], watchers) -> np.ndarray:
     """Words of which a half may lie beyond the end of a tensor; that one reads 0."""
-    word = np.zeros(address.shape, U32)
-    if whole.any():
-        word = np.where(whole, read(w, instruction, address, whole, 4, watchers)[0], word)
-    for shift, lanes in halves:
-        half = read(w, instruction, address + shift // 8, lanes, 2, watchers)[0]
-        word = np.where(lanes, half << U32(shift), word)
+    word = np.zeros((w.size, w.lanes), U32)
+    for part in parts:
+        value = read(w, instruction, part.address, part.lanes, part.width, watchers)[0]
+        word = np.where(part.lanes, value << U32(part.shift), word)
     return word
 
 
@@ -363,6 +371,7 @@ __all__ = [
     "flat_address",
     "pieces",
     "read",
+    "torn",
     "register_reader",
     "register_writer",
     "width_of",
