@@ -95,14 +95,34 @@ class Lesson:
         return exercises
 
     @cached_property
+    def steps(self) -> tuple[Exercise, ...]:
+        """STEPS of the lesson's steps.py: the short exercises inside lesson.py, numbered 2.a, 2.b; () without one."""
+        return tuple(self._module("steps").STEPS) if self._has_steps else ()
+
+    @property
+    def _has_steps(self) -> bool:
+        return (self.path / "steps.py").exists()
+
+    @property
+    def core(self) -> tuple[str, ...]:
+        """CORE of its package: the numbers of the exercises on the short path through the course."""
+        return tuple(getattr(importlib.import_module(self.package), "CORE", ()))
+
+    @property
+    def core_minutes(self) -> int | None:
+        """CORE_MINUTES of its package: reading, without what lesson.py marks as optional."""
+        return getattr(importlib.import_module(self.package), "CORE_MINUTES", None)
+
+    @cached_property
     def minimum_exercises(self) -> int:
         """MINIMUM_EXERCISES of spec.py (4 when it names none)."""
         return getattr(self._module("spec"), "MINIMUM_EXERCISES", 4)
 
     @cached_property
     def mutants(self) -> dict[str, tuple[Mutant, ...]]:
-        """MUTANTS of mutants.py: the wrong answers of each exercise. A lesson without exercises needs none."""
-        return dict(self._module("mutants").MUTANTS) if self.exercises else {}
+        """MUTANTS of mutants.py and steps.py: the wrong answers of each exercise; none without exercises."""
+        found = dict(self._module("mutants").MUTANTS) if self.exercises else {}
+        return found | (dict(self._module("steps").MUTANTS) if self._has_steps else {})
 
     @cached_property
     def equivalents(self) -> dict[str, tuple[Equivalent, ...]]:
@@ -111,8 +131,9 @@ class Lesson:
 
     @cached_property
     def answers(self) -> dict[str, source.Answer]:
-        """Stub and solution of each exercise, from exercises.py."""
-        return source.answers(self.file("exercises.py")) if self.exercises else {}
+        """Stub and solution of each exercise, from exercises.py, and of each step, from lesson.py."""
+        found = source.answers(self.file("exercises.py")) if self.exercises else {}
+        return found | (source.answers(self.file("lesson.py")) if self.steps else {})
 
     def is_built_in(self, folder: Path) -> bool:
         """Whether the lesson's notebooks belong into `folder`'s notebooks/, exercises/ and solutions/."""
@@ -211,7 +232,7 @@ def _find(number: str) -> tuple[Lesson, Exercise]:
         (owner, known)
         for owner in _registered()
         if str(owner.number) == number.partition(".")[0]
-        for known in owner.exercises
+        for known in (*owner.exercises, *owner.steps)
         if known.number == number
     ]
     if len(hits) == 1:

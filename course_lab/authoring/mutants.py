@@ -74,7 +74,7 @@ def kill_table(numbers: Iterable[str] | None = None) -> KillTable:
     wanted = None if numbers is None else set(numbers)
     rows: list[Row] = []
     for lesson in lessons.all():
-        for exercise in lesson.exercises:
+        for exercise in (*lesson.exercises, *lesson.steps):
             if wanted is None or exercise.number in wanted:
                 solution = lessons.solution(exercise.number)
                 rows += judge(exercise, solution, lesson.mutants.get(exercise.number, ()))

@@ -114,14 +114,14 @@ def _first_line(text: str) -> str:
 
 
 def _number(value: object, place: str) -> str | None:
-    if value is None or (isinstance(value, str) and re.fullmatch(r"\d+\.\d+", value)):
+    if value is None or (isinstance(value, str) and re.fullmatch(r"\d+\.(\d+|[a-z])", value)):
         return value
     raise SourceError(f'{place} names the exercise {value!r}: write it as "2.1", in quotes.')
 
 
 @cache
 def answers(path: Path) -> dict[str, Answer]:
-    """Return the answers of the `exercises.py` at `path` by exercise number, in the file's order."""
+    """Return the answers of the `exercises.py` or `lesson.py` at `path` by exercise number, in the file's order."""
     found: dict[str, Answer] = {}
     for cell in read(path):
         if cell.exercise is None:

@@ -2,12 +2,11 @@
 # # 00 Start here
 #
 # You are going to write GPU [**kernels**](#Glossary): small functions that run thousands of times at once, one time for
-# each piece of a tensor. You write them in **Triton**, a language that looks like Python and compiles to machine code
-# for AMD GPUs.
+# each piece of a tensor. You write them in **Triton**, which looks like Python and compiles to machine code for AMD
+# GPUs.
 #
-# You do not need a GPU. This page shows what your machine can do, runs your first kernel in several ways, introduces
-# the language model that you will rebuild kernel by kernel, and explains how exercises are graded. It takes about 20
-# minutes.
+# You do not need a GPU. This page takes about 20 minutes: your first kernel, what your machine can tell you about it,
+# the language model that you will rebuild kernel by kernel, and how exercises are graded.
 #
 # **In doing so, you will learn**
 #
@@ -33,37 +32,13 @@ print(engines.describe())
 # Those lines are your [**engines**](#Glossary). If something is missing or odd, open a terminal and run `course
 # doctor`: it checks the installation line by line and names the command that mends each problem.
 #
-# ## Where kernels sit: a real model
-#
-# Meet SmolLM2-135M-Instruct. It is a small language model of the Llama family: 30 layers, 135 million weights. It came
-# with the installation, and it runs in plain PyTorch on this machine.
-
-# %% tags=["nbval-ignore-output"]
-llm = model.load()
-answer = llm.generate("What is the capital of France?", max_new_tokens=16)
-assert "Paris" in answer.text
-answer
-
-# %% [markdown]
-# To make each token, the model runs a few operations again and again. Each of them is one or more GPU kernels. Here
-# they are, with the number of calls for one token:
-
-# %% tags=["nbval-ignore-output"]
-llm.operations()
-
-# %% [markdown]
-# This table is the plan of the course. Every lesson takes one operation, writes the kernel for it, and puts that kernel
-# into the model. The model must go on producing the same tokens. Lesson 01 takes the additions, 02 the norms, 03 the
-# activation, 04 the split with its rotation (RoPE), 05 the matrix products, and 06 attention. Lesson 07 gives the model
-# a memory of earlier tokens, and in the end every operation of a token is a kernel.
-#
 # ## Your first kernel
 #
 # Take the simplest operation there is: multiply every element of a tensor by a number.
 #
-# A GPU does not walk through the tensor. It starts many [**programs**](#Glossary) at once. Each program runs the same
-# code and takes its own piece, called a [**block**](#Glossary). All programs of one start together form the
-# [**grid**](#Glossary), and starting them is a [**launch**](#Glossary).
+# A GPU starts many [**programs**](#Glossary) at once. Each runs the same code and takes its own piece, called a
+# [**block**](#Glossary). All of them together form the [**grid**](#Glossary), and starting them is a
+# [**launch**](#Glossary).
 #
 # | on paper | in the kernel |
 # |---|---|
@@ -74,8 +49,8 @@ llm.operations()
 # | write $y_i = \alpha x_i$ | `tl.store(y_ptr + offs, alpha * x, mask=mask)` |
 #
 # `x_ptr` is the address of the first element. `x_ptr + offs` is a whole block of addresses, one for each element. The
-# [**mask**](#Glossary) says for each of them whether it may be touched.
-# `@triton.jit` marks the function as a kernel, and `tl.constexpr` marks a number that is fixed when it is compiled.
+# [**mask**](#Glossary) says for each of them whether it may be touched. `@triton.jit` marks the function as a kernel,
+# and `tl.constexpr` marks a number that is fixed when it is compiled.
 
 
 # %%
@@ -117,6 +92,68 @@ launch.picture("y_ptr")
 # Two programs write 256 elements each. The third owns elements 512 to 767, of which only 64 exist. The mask switches
 # the other 192 off. Without it, the kernel would write into memory that belongs to somebody else.
 #
+# Now you.
+
+# %% [markdown] exercise_header="0.a"
+# Multiply every element by `alpha` and add `beta`. One line is missing: write the result. Press **Shift + Enter**; the
+# cell is graded at once.
+
+
+# %% exercise="0.a"
+@triton.jit
+def scale_and_shift_kernel(x_ptr, y_ptr, alpha, beta, n, BLOCK: tl.constexpr):
+    pid = tl.program_id(0)
+    offs = pid * BLOCK + tl.arange(0, BLOCK)
+    mask = offs < n
+    x = tl.load(x_ptr + offs, mask=mask)
+    ### BEGIN SOLUTION
+    tl.store(y_ptr + offs, alpha * x + beta, mask=mask)
+    ### END SOLUTION
+
+
+def scale_and_shift(x, alpha, beta):
+    y = torch.empty_like(x)
+    scale_and_shift_kernel[(triton.cdiv(x.numel(), 256),)](x, y, alpha, beta, x.numel(), BLOCK=256)
+    return y
+
+
+# %% [markdown]
+# ## A choice for each element
+#
+# All elements of a block go through the same lines. So there is no `if` for a single element. Instead you compute for
+# all of them, and choose:
+#
+# | on paper | in the kernel |
+# |---|---|
+# | the larger of $a$ and $b$, the smaller | `tl.maximum(a, b)`, `tl.minimum(a, b)` |
+# | $a$ where a condition holds, else $b$ | `tl.where(condition, a, b)` |
+#
+# Each takes blocks or numbers, and gives a block. (Python's own `max` and `if` want a single answer, and a block has
+# none.)
+
+# %% [markdown] exercise_header="0.b"
+# A *leaky* ReLU: positive elements stay, the others are multiplied by `slope`.
+
+
+# %% exercise="0.b"
+@triton.jit
+def leaky_kernel(x_ptr, y_ptr, slope, n, BLOCK: tl.constexpr):
+    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = offs < n
+    x = tl.load(x_ptr + offs, mask=mask)
+    ### BEGIN SOLUTION
+    y = tl.where(x > 0, x, slope * x)
+    tl.store(y_ptr + offs, y, mask=mask)
+    ### END SOLUTION
+
+
+def leaky(x, slope):
+    y = torch.empty_like(x)
+    leaky_kernel[(triton.cdiv(x.numel(), 256),)](x, y, slope, x.numel(), BLOCK=256)
+    return y
+
+
+# %% [markdown]
 # ## Engine 1: the interpreter
 #
 # What just ran was Triton's [**interpreter**](#Glossary). It executes the kernel on the CPU, one program after another,
@@ -151,11 +188,11 @@ assert report.spills == 0
 report
 
 # %% [markdown]
-# Most of that card will make sense after lesson 01. Three words are enough for now. A GPU runs each program on a
-# group of [**lanes**](#Glossary): on an MI300X 64 lanes form a [**wave**](#Glossary) and execute every instruction
-# together. Each lane keeps its values in [**registers**](#Glossary), called [**VGPRs**](#Glossary), and here it needs
-# only a few of them. Now read the code itself, beside
-# the lines you wrote:
+# Most of that card will make sense after lesson 01. Three words are enough for now. A [**lane**](#Glossary) is a place
+# that computes for some elements of the block. On an MI300X 64 lanes form a [**wave**](#Glossary) and execute every
+# instruction together. A program has one or more waves, four unless you ask for another number: 256 lanes, for your 256
+# elements. Each lane keeps its values in [**registers**](#Glossary), called [**VGPRs**](#Glossary), and here it needs
+# only a few of them. Now read the code itself, beside the lines you wrote:
 
 # %% tags=["nbval-ignore-output"]
 report.listing()
@@ -163,7 +200,9 @@ report.listing()
 # %% [markdown]
 # Find three instructions: one that begins with `buffer_load` or `global_load` (your `tl.load`), one that begins with
 # `v_mul` or `v_pk_mul` (your `alpha * x`; `v` stands for vector, 64 lanes at once) and one with `store` in its name.
-# Most of the rest computes addresses. That is the whole program of an MI300X, and it came from your laptop.
+# Most of the rest computes addresses. The last one, `s_endpgm`, ends the program. (The first `s_endpgm`, near the top,
+# is never reached: the `s_branch` before it jumps over it.) That is the whole program of an MI300X, and it came from
+# your laptop.
 #
 # The same kernel for a Radeon RX 7900 ([**gfx1100**](#Glossary)), where a wave has 32 lanes:
 
@@ -187,9 +226,9 @@ print("right:             ", torch.equal(y_simulated, 3.0 * x))
 print("as interpreted:    ", torch.equal(y_simulated, y))
 
 # %% [markdown]
-# Now watch it at work. `step` follows one wave of one program. Program 2 owns the tail, and its wave 0 holds all of the
-# 64 elements that are left. Here is what that wave does in the three instructions that you have just found in the
-# listing: load, multiply, store. **Scroll sideways** for the next one:
+# Now watch it at work. `step` follows one wave of one program. Program 2 owns the tail. Its four waves, numbered from
+# 0, hold 64 elements each, so wave 0 has all of the 64 that are left. Here is what that wave does in the three
+# instructions that you have just found in the listing: load, multiply, store. **Scroll sideways** for the next one:
 
 # %% tags=["nbval-ignore-output"]
 walk = simulator.step(scale_kernel, grid, (x, y, 3.0, 576), BLOCK=256, arch="gfx942", program=(2,))
@@ -258,6 +297,30 @@ except bench.NothingToTime as refusal:
 # | what does each instruction do? | – | it names them | yes, lane by lane | – |
 # | does it compile for an MI300X, an RX 9070? | – | yes | it needs the compiler | only for itself |
 # | how fast is it? | never | a lower bound | never | yes |
+#
+# ## Where kernels sit: a real model
+#
+# Meet SmolLM2-135M-Instruct. It is a small language model of the Llama family: 30 layers, 135 million weights. It came
+# with the installation, and it runs in plain PyTorch on this machine.
+
+# %% tags=["nbval-ignore-output"]
+llm = model.load()
+answer = llm.generate("What is the capital of France?", max_new_tokens=16)
+assert "Paris" in answer.text
+answer
+
+# %% [markdown]
+# To make each token, the model runs a few operations again and again. Each of them is one or more GPU kernels. Here
+# they are, with the number of calls for one token:
+
+# %% tags=["nbval-ignore-output"]
+llm.operations()
+
+# %% [markdown]
+# This table is the plan of the course. Every lesson takes one operation, writes the kernel for it, and puts that kernel
+# into the model. The model must go on producing the same tokens. Lesson 01 takes the additions, 02 the norms, 03 the
+# activation, 04 the split with its rotation (RoPE), 05 the matrix products, and 06 attention. Lesson 07 gives the model
+# a memory of earlier tokens, and in the end every operation of a token is a kernel.
 #
 # ## How exercises work
 #

@@ -1,11 +1,11 @@
 # %% [markdown]
 # # 01 Vector add
 #
-# Adding two vectors is the smallest useful kernel. It has no mathematics to hide behind, so everything that you see
-# here is about the machine: who does which piece, what must not be touched, and how the bytes travel. All later kernels
-# are built on this one.
+# Adding two vectors is the smallest useful kernel. So everything that you see here is about the machine: who does which
+# piece, what must not be touched, and how the bytes travel.
 #
-# You need lesson 00. This one takes about 40 minutes, without the exercises.
+# You need lesson 00. This one takes about 40 minutes, without the exercises. Its short path takes about 20: skip what
+# is marked as optional.
 #
 # **In doing so, you will learn**
 #
@@ -73,20 +73,36 @@ print(f"{card.name}: {peaks} = {card.ridge('fp32'):.0f} per byte")
 # $$ z_i = x_i + y_i \qquad i = 0, \dots, n - 1 $$
 #
 # Cut the $n$ elements into [blocks](00_start_here.ipynb#Glossary) of $B$. Start one
-# [program](00_start_here.ipynb#Glossary) for each block. All programs run the same code;
-# each finds out its own number and from that its own elements:
-#
-# | on paper | in the kernel |
-# |---|---|
-# | program number $p$ | `pid = tl.program_id(0)` |
-# | its elements $pB, \dots, pB + B - 1$ | `offs = pid * BLOCK + tl.arange(0, BLOCK)` |
-# | $x_i$ for all of them at once | `x = tl.load(x_ptr + offs)` |
-# | $x_i + y_i$ | `x + y` |
-# | $z_i \leftarrow \dots$ | `tl.store(z_ptr + offs, ...)` |
+# [program](00_start_here.ipynb#Glossary) for each block. All programs run the same code; each finds out its own number
+# and from that its own elements, as in lesson 00: `offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)`.
 #
 # `offs` is a block of integers. They count elements, not bytes: Triton knows the type behind `x_ptr` and multiplies by
 # its size.
-#
+
+# %% [markdown] exercise_header="1.a"
+# From lesson 00 you know all that a difference needs. Offsets and [mask](00_start_here.ipynb#Glossary) are given. Load
+# both blocks, and store `x - y`.
+
+
+# %% exercise="1.a"
+@triton.jit
+def difference_kernel(x_ptr, y_ptr, z_ptr, n, BLOCK: tl.constexpr):
+    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = offs < n
+    ### BEGIN SOLUTION
+    x = tl.load(x_ptr + offs, mask=mask)
+    y = tl.load(y_ptr + offs, mask=mask)
+    tl.store(z_ptr + offs, x - y, mask=mask)
+    ### END SOLUTION
+
+
+def difference(x, y):
+    z = torch.empty_like(x)
+    difference_kernel[(triton.cdiv(x.numel(), 256),)](x, y, z, x.numel(), BLOCK=256)
+    return z
+
+
+# %% [markdown]
 # ### What a program is on an AMD GPU
 #
 # You write one program as if it handled its block in one go. The compiler turns it into a
@@ -138,8 +154,8 @@ print("right:", torch.equal(z, a + b))
 # %% [markdown]
 # It works. **Predict:** the model's sum has 21,312 elements. What stops you from running it with this kernel?
 #
-# First, `tl.arange` makes only powers of two. 21,312 is none, and the next one is 32,768. Second, look at what the
-# compiler makes of a block that long:
+# First, `tl.arange` makes only powers of two, here 32,768. Second, look at what the compiler makes of a block that
+# long:
 
 # %% tags=["nbval-ignore-output"]
 big = torch.randn(32768)
@@ -155,11 +171,11 @@ for arch in ("gfx942", "gfx1100"):
 # and as many of `y`. They take so many registers that only two or three waves fit. On the Radeon, with 256 a lane, some
 # values find no register at all: they [**spill**](#Glossary), which means that they travel to memory and back.
 #
-# Third, and worst: one program runs on one compute unit. The other 303 of an MI300X do nothing.
+# Third, and worst: one program runs on one compute unit. The other 303 do nothing.
 #
 # ## Rung 2: many programs
 #
-# So take small blocks, and many of them. Start with a size where everything comes out even: 576 is 9 times 64.
+# So take many small blocks. Start with a size where everything comes out even: 576 is 9 times 64.
 
 
 # %%
@@ -183,9 +199,8 @@ launch.picture("z_ptr")
 # would run at the same time, on nine of its 304 compute units. Where there are more programs than fit, the next one
 # starts as soon as one has finished.
 #
-# You might stop here. Since 576 is 9 times 64, blocks of 64 fit any number of tokens. But 64 elements are one for each
-# lane of a single wave, and you will see below that such a lane cannot use a wide load. Larger blocks are better, and
-# they do not fit: 576 is 2.25 times 256.
+# Blocks of 64 fit any number of tokens. But that is one element for each lane of a single wave, and such a lane cannot
+# use a wide load (see below). Larger blocks are better, and they do not fit: 576 is 2.25 times 256.
 #
 # ## Rung 3: the tail
 #
@@ -218,7 +233,7 @@ print("right:", torch.equal(z, a + b))
 launch.picture("z_ptr")
 
 # %% [markdown]
-# `triton.cdiv(576, 256)` is 2.25 rounded up. Program 2 owns elements 512 to 767, and 192 of its 256 lanes are masked.
+# `triton.cdiv` rounds 2.25 up. Program 2 owns elements 512 to 767, and 192 of its 256 lanes are masked.
 #
 # Now the whole prompt, and a ledger of all bytes that the programs asked for:
 
@@ -230,8 +245,7 @@ print("right:", torch.equal(z, x + residual))
 launch.ledger()
 
 # %% [markdown]
-# Each element of `x` and `residual` was read once, each element of the sum written once, and nothing else moved. That
-# is the minimum. The masked lanes cost no bytes.
+# Each element was read once or written once, and nothing else moved. That is the minimum. Masked lanes cost no bytes.
 #
 # ## Rung 4: other types, one rounding
 #
@@ -269,8 +283,8 @@ for dtype in (torch.float32, torch.bfloat16, torch.float16):
 #
 # ## Rung 5: two dimensions
 #
-# So far you treated 37 rows as one long vector. That works while they follow each other without gaps. The model often
-# looks at a *part* of a matrix: its queries, keys and values are slices of one. `wide[:, :576]` below has the right
+# 37 rows are one long vector while they follow each other without gaps. But the model often looks at a *part* of a
+# matrix. `wide[:, :576]` below has the right
 # shape, but its rows lie 640 elements apart. This distance is called the [**stride**](#Glossary) of the dimension.
 #
 # A [grid](00_start_here.ipynb#Glossary) may have two dimensions. Let the first count blocks within a row and the second
@@ -300,11 +314,65 @@ launch.picture("z_ptr")
 # Every row now has a tail of its own, and a mask of its own: the mask compares the *column* with the width. A lane past
 # the end of row 0 has a perfectly legal address, that of row 1. Only the mask keeps it away.
 #
-# A *block* may have two dimensions as well. `rows[:, None]` is a column of row numbers, `cols[None, :]` a row of column
-# numbers, and wherever the two meet in a formula you get a [**tile**](#Glossary), as in PyTorch:
-# `rows[:, None] * stride + cols[None, :]` is a tile of offsets. Exercise 1.3 uses it.
+# ## Rung 6: tiles
 #
-# ### When 32 bits are not enough
+# A *block* may have two dimensions as well. As in PyTorch, `rows[:, None]` makes a column of the row numbers (shape
+# `(4, 1)` below), and `cols[None, :]` a row of the column numbers (shape `(1, 256)`). Wherever the two meet, in `+`,
+# `*` or `<`, each is repeated along the axis where it has length 1, and you get a [**tile**](#Glossary): here 4 x 256
+# offsets. Two conditions are joined by `&`, element by element. (Python's `and` wants a single yes or no.)
+
+
+# %%
+@triton.jit
+def add_tiles_kernel(
+    x_ptr, y_ptr, z_ptr, stride_xm, stride_ym, stride_zm, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr
+):
+    rows = tl.program_id(0).to(tl.int64) * BLOCK_M + tl.arange(0, BLOCK_M)
+    cols = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
+    mask = (rows[:, None] < M) & (cols[None, :] < N)
+    x = tl.load(x_ptr + rows[:, None] * stride_xm + cols[None, :], mask=mask, other=0.0)
+    y = tl.load(y_ptr + rows[:, None] * stride_ym + cols[None, :], mask=mask, other=0.0)
+    tl.store(z_ptr + rows[:, None] * stride_zm + cols[None, :], x + y, mask=mask)
+
+
+out = torch.empty(6, 576)
+strides = p.stride(0), q.stride(0), out.stride(0)
+with trace() as launch:
+    add_tiles_kernel[(2, 3)](p, q, out, *strides, 6, 576, BLOCK_M=4, BLOCK_N=256)
+print("right:", torch.equal(out, p + q))
+launch.picture("z_ptr")
+
+# %% [markdown]
+# **Look.** Six programs instead of 18. The lower three own rows 4 to 7, of which two exist; the right ones own columns
+# up to 767. Both borders are in one mask.
+
+# %% [markdown] exercise_header="1.b"
+# A table of sums: `z[m, n] = x[m] + y[n]`, for two vectors of different length. Both are loaded. Build the mask of the
+# tile, and store it into `z`, which has `M` rows of `N`.
+
+
+# %% exercise="1.b"
+@triton.jit
+def outer_sum_kernel(x_ptr, y_ptr, z_ptr, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr):
+    rows = tl.program_id(0).to(tl.int64) * BLOCK_M + tl.arange(0, BLOCK_M)
+    cols = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
+    x = tl.load(x_ptr + rows, mask=rows < M, other=0.0)
+    y = tl.load(y_ptr + cols, mask=cols < N, other=0.0)
+    ### BEGIN SOLUTION
+    mask = (rows[:, None] < M) & (cols[None, :] < N)
+    tl.store(z_ptr + rows[:, None] * N + cols[None, :], x[:, None] + y[None, :], mask=mask)
+    ### END SOLUTION
+
+
+def outer_sum(x, y):
+    z = torch.empty(len(x), len(y), dtype=x.dtype)
+    grid = triton.cdiv(len(x), 16), triton.cdiv(len(y), 32)
+    outer_sum_kernel[grid](x, y, z, len(x), len(y), BLOCK_M=16, BLOCK_N=32)
+    return z
+
+
+# %% [markdown]
+# ### When 32 bits are not enough (optional)
 #
 # `row` was made an **int64** before it was multiplied. A program number has 32 bits, and so has its product with
 # another 32-bit number. Scores for every word of SmolLM2's vocabulary make a matrix 49,152 wide. From which row on does
@@ -319,9 +387,9 @@ print("row", 2**31 // 49152)
 #
 # ## The trap: every number is right
 #
-# Here is rung 2 again, used for 576 elements in blocks of 256. Somebody forgot the mask. Behind `z` in memory lives
-# another tensor, `scale`. That is the normal state on a GPU: PyTorch cuts tensors out of large allocations, one behind
-# the other, and rounds each up to 512 bytes.
+# Here is rung 2 again, used for 576 elements in blocks of 256, without a mask. Behind `z` in memory lives another
+# tensor, `scale`. That is normal on a GPU: PyTorch cuts tensors out of large allocations, and rounds each up to 512
+# bytes.
 #
 # (The course stops a kernel at the end of the tensor that it is given. To see what a GPU would do, the cell hands over
 # the whole allocation that the tensor begins.)
@@ -338,8 +406,8 @@ print("sum is right:     ", torch.allclose(z, a + b))
 print("scale, all ones:  ", bool((scale == 1).all()))
 
 # %% [markdown]
-# **Explain it before you read on.** The sum is right, to the last element. Your test is green. And a tensor that the
-# kernel never heard of is broken. Look at what the programs stored, remembering that `z` ends at element 575:
+# **Explain it before you read on.** The sum is right, to the last element. And a tensor that the kernel never heard of
+# is broken. Look at what the programs stored, remembering that `z` ends at element 575:
 
 # %%
 launch.picture("z_ptr")
@@ -347,11 +415,9 @@ launch.picture("z_ptr")
 # %% [markdown]
 # Program 2 owns elements 512 to 767. It stored 64 right results, and then 192 sums of whatever lies behind `x` and
 # `y`. Those went over the gap behind `z`, and over all of `scale`. A comparison of results cannot see that: it looks at
-# 576 elements, and every one of them is right. The damage shows up later, in another layer, as strange text. Or it does
-# not show up at all, until one day something that matters lies in that place.
+# 576 elements, and every one of them is right. The damage shows up later, in another layer, or one day.
 #
-# The course watches addresses instead of results. Normally it stops at the first illegal one; you can also let it take
-# notes:
+# The course watches addresses instead. Normally it stops at the first illegal one; you can also let it take notes:
 
 # %%
 with guard("record") as faults:
@@ -377,8 +443,7 @@ print("scale, all ones:  ", bool((scale == 1).all()))
 # ### How wide is a load?
 #
 # One load instruction brings up to 128 bits to *each* lane: four float32. Fewer, wider instructions move the same bytes
-# with less work for the machine. What did the compiler make of your kernel? Here is the machine code of the MI300X for
-# the model's sum, beside your code:
+# with less work for the machine. Here is the machine code of the MI300X for the model's sum, beside your code:
 
 # %% tags=["nbval-ignore-output"]
 z = torch.empty_like(x)
@@ -389,6 +454,8 @@ report.listing()
 # %% [markdown]
 # `buffer_load_dwordx4`: a [**dword**](#Glossary) is 32 bits, four of them make 128. Two such loads and one such store
 # move the whole block; `v_pk_add_f32` adds two pairs of numbers at once.
+#
+# ### What makes a load narrow (optional)
 #
 # You can also see how a mask works. `v_cmp` compares the offset with `n`, and `v_cndmask` replaces the offset of a
 # masked lane by a huge one. A buffer instruction ignores offsets beyond its range. (The range is always 2 GiB, whatever
@@ -418,7 +485,7 @@ for case, arguments in cases.items():
 # What you can do: keep the sizes and strides that you control multiples of 16, and let tensors begin where the
 # allocator puts them. 576 is 36 times 16.
 #
-# ### BLOCK and num_warps
+# ### BLOCK and num_warps (optional)
 #
 # A wide load needs neighbours in one lane. So count the elements that each lane gets: `BLOCK / (num_warps * wave)`.
 # 128 bits are 4 of them in float32, and 8 in bfloat16.
@@ -490,7 +557,10 @@ draw.cache_lines(first_wave(576))
 
 # %% [markdown]
 # Each lane needs a line of its own, and uses 4 bytes of 128. The code looks almost the same as before, and it moves 32
-# times as many bytes. (Caches help if some other program needs the rest of the line soon. Do not count on it.)
+# times as many bytes. (Caches help if some other program needs the rest of the line soon. Do not count on it.) So let
+# the *last* index of a block, the one that runs over neighbouring lanes, be the one with stride 1.
+#
+# ### Counting lines (optional)
 #
 # The pictures show one access of one wave. For a whole launch, let the simulator of lesson 00 count. It executes the
 # machine code of an MI300X, so it sees every address of every lane. With `BLOCK=256` the four waves of a program have
@@ -528,10 +598,9 @@ for stride in (1, 2, 576):
 
 # %% [markdown]
 # The store has always been wide, since `y` is written without gaps. The load of neighbours became four narrow loads. So
-# when you see narrow loads in a report, look for a stride first. And let the *last* index of a block, the one that runs
-# over neighbouring lanes, be the one with stride 1.
+# when you see narrow loads in a report, look for a stride first.
 #
-# ### How fast can it be?
+# ### How fast can it be? (optional)
 #
 # No kernel is faster than its bytes. So the least time follows from the bytes and the data sheet, on any machine,
 # without a GPU. For one token, for the prompt, and for 4096 tokens:
@@ -562,7 +631,7 @@ print(hardware.lower_bound(bytes=12 * 4096 * hidden, flops=4096 * hidden, gpu="M
 # the remedy is not a faster addition. It is to do the addition inside a kernel that must run anyway. Lesson 02 does
 # that.
 #
-# That is theory. What does a GPU really do? This course has no figures of its own from an AMD GPU, but it has some from
+# What does a GPU really do? This course has no figures of its own from an AMD GPU, but it has some from
 # an NVIDIA H200, whose memory moves 4.8 TB/s by its data sheet. *eager* is PyTorch's `x + y`, *ours* the kernel of this
 # course's library, and *copy* a plain copy of as many bytes, all in bfloat16:
 
@@ -624,13 +693,10 @@ print("the same tokens:", answer.tokens == expected.tokens)
 print("additions by your kernel:", calls * len(answer.tokens))
 
 # %% [markdown]
-# Eight tokens, eight forward passes, sixty additions each, all of them yours.
-#
 # ## What to read next
 #
 # - The exercises: [`exercises/01_vector_add.ipynb`](../exercises/01_vector_add.ipynb). 1.1 and 1.2 settle what you read
 #   here, 1.3 and 1.4 go on to strides and to addresses that come from memory, 1.5 is a repair, 1.6 a first fusion.
-# - The library's version of this kernel: `course_kernels/vector_add.py`.
 # - [02 RMSNorm](02_rmsnorm.ipynb): elements that need each other.
 #
 # ### From formula to code

@@ -1,10 +1,11 @@
 # %% [markdown]
 # # 02 RMSNorm
 #
-# In lesson 01 every element was on its own. Now each result needs a whole row: you have to add up 576 numbers before
-# you may write the first one. That is a [**reduction**](#Glossary), and most kernels of a language model contain one.
+# Now each result needs a whole row: you have to add up 576 numbers before you may write the first one. That is a
+# [**reduction**](#Glossary), and most kernels of a language model contain one.
 #
-# You need lesson 01: program, block, mask, grid. It takes about 45 minutes, without the exercises.
+# You need lesson 01: program, block, mask, grid. It takes about 45 minutes, without the exercises. Its short path takes
+# about 20: skip what is marked as optional.
 #
 # **In doing so, you will learn**
 #
@@ -48,8 +49,7 @@ print("norms alone:         ", calls["rms_norm"])
 print("addition, then norm: ", calls["add_rms_norm"])
 
 # %% [markdown]
-# 61 norms: two in each of the 30 layers and one at the end. All but the very first come directly after an addition to
-# the stream. Hold on to that; it will pay.
+# 61 norms: two in each of the 30 layers and one at the end. All but the very first follow an addition to the stream.
 #
 # Here is what the first norm gets to see while the model reads *What is the capital of France?*
 
@@ -58,6 +58,30 @@ x, weight, eps = llm.activations("layers.0.input_norm")
 print("x      ", tuple(x.shape), x.dtype, " one row for each token of the prompt")
 print("weight ", tuple(weight.shape), weight.dtype)
 print("eps    ", f"{eps:.0e}")
+
+# %% [markdown] exercise_header="2.a"
+# The last thing that a norm does to a row is to multiply each column by its weight. You know all that it takes. A
+# program has one row; the rows of `x` lie `stride_xm` elements apart, those of `y` follow each other.
+
+
+# %% exercise="2.a"
+@triton.jit
+def weighted_rows_kernel(x_ptr, w_ptr, y_ptr, stride_xm, N, BLOCK: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    cols = tl.arange(0, BLOCK)
+    mask = cols < N
+    ### BEGIN SOLUTION
+    x = tl.load(x_ptr + row * stride_xm + cols, mask=mask)
+    w = tl.load(w_ptr + cols, mask=mask)
+    tl.store(y_ptr + row * N + cols, x * w, mask=mask)
+    ### END SOLUTION
+
+
+def weighted_rows(x, weight):
+    (M, N), y = x.shape, torch.empty(x.shape)
+    weighted_rows_kernel[(M,)](x, weight, y, x.stride(0), N, BLOCK=triton.next_power_of_2(N))
+    return y
+
 
 # %% [markdown]
 # And this is the formula as people write it in PyTorch. Each operation in it runs by itself, as a kernel of its own: it
@@ -96,6 +120,8 @@ print(f"{ops.kernels} kernels, {ops.bytes / floor:.1f} times the necessary bytes
 # %% [markdown]
 # Ten times. (PyTorch also has `F.rms_norm`, which recent builds run as one kernel on a GPU. The addition before
 # it remains a kernel of its own.)
+#
+# ### Arithmetic, bytes, launches (optional)
 #
 # Does arithmetic matter? Per element the norm makes four operations: square, add, scale by the root, scale by the
 # weight.
@@ -225,6 +251,8 @@ launch.ledger()
 draw.reduction(lanes=64, waves=4)
 
 # %% [markdown]
+# ### The sum in machine code (optional)
+#
 # You can check that. These are the instructions that the AMD compiler makes for the line with `tl.sum`, for an MI300X:
 
 # %% tags=["nbval-ignore-output"]
@@ -350,6 +378,8 @@ run(no_other_kernel, eight, weight, eps)[0, :4]
 # NaN, in every element of every row. A masked lane without `other=` holds *anything*: Triton makes no promise. The
 # interpreter of this course fills such lanes with NaN on purpose, so that you notice.
 #
+# ### The same mistake on a GPU (optional)
+#
 # A GPU is less honest. This is what an MI300X executes for that line:
 
 # %% tags=["nbval-ignore-output"]
@@ -360,7 +390,9 @@ amd_report(no_other_kernel, *arguments, BLOCK=1024, arch="gfx942").listing(only=
 # So here the kernel would be right, by luck. Where the compiler cannot prove that all offsets are small, it takes
 # `global_load` instead, which leaves the register of a masked lane as it was. Then the kernel is wrong, sometimes.
 #
-# The missing `other=` of the *weight* does no harm, because those lanes are never stored and never summed. The rule:
+# ### The rule
+#
+# The missing `other=` of the *weight* does no harm, because those lanes are never stored and never summed.
 #
 # > A lane that takes part in a **reduction** must hold the [**identity**](#Glossary) of that reduction.
 #
@@ -373,7 +405,29 @@ amd_report(no_other_kernel, *arguments, BLOCK=1024, arch="gfx942").listing(only=
 #
 # Note also what stands under the fraction: `total / N`, not `total / BLOCK`. Idle lanes add nothing to the sum, and
 # they must not be counted as elements either.
-#
+
+# %% [markdown] exercise_header="2.b"
+# The largest element of each row, for rows of any width: another reduction, `tl.max`, and another identity.
+
+
+# %% exercise="2.b"
+@triton.jit
+def row_maximum_kernel(x_ptr, y_ptr, N, BLOCK: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    cols = tl.arange(0, BLOCK)
+    ### BEGIN SOLUTION
+    x = tl.load(x_ptr + row * N + cols, mask=cols < N, other=-float("inf"))
+    tl.store(y_ptr + row, tl.max(x, axis=0))
+    ### END SOLUTION
+
+
+def row_maximum(x):
+    (M, N), y = x.shape, torch.empty(len(x))
+    row_maximum_kernel[(M,)](x, y, N, BLOCK=triton.next_power_of_2(N))
+    return y
+
+
+# %% [markdown]
 # ## Rung 4: float32 inside, and eps under the root
 #
 # Why is every load followed by `.to(tl.float32)`? Take a row from the middle of the model, and leave the conversion
@@ -432,6 +486,8 @@ total
 # is the upper half of a float32, and a few on its way out, for the rounding; in a kernel that waits for memory they
 # hide.
 #
+# ### Where eps belongs (optional)
+#
 # Now `eps`. It is there for rows with (nearly) nothing in them. People put it in three places:
 
 # %%
@@ -485,6 +541,8 @@ print("same result:   ", torch.equal(y_fused, y_separate) and torch.equal(new_re
 # Five trips and four, as predicted; the 0.1 is the weight. A fifth of the bytes and half of the launches are gone, at
 # sixty places of the model. The sum is still in registers when it is normalised.
 #
+# ### Which sum is normalised? (optional)
+#
 # One trap lies in that sentence. In float32 there is nothing to round. In bfloat16 the sum is *rounded* when it is
 # stored, and the next layer will read the rounded one. Which one should be normalised?
 
@@ -504,7 +562,7 @@ print(f"normalises the unrounded sum: {(fused_unrounded != separate).float().mea
 # has, and the fused model would no longer agree with the unfused one. So the course's kernel rounds the sum, widens it
 # again, and normalises that. It costs two conversions in registers.
 #
-# ## Rung 6: short rows
+# ## Rung 6: short rows (optional)
 #
 # Some models normalise each attention head by itself: rows of 64 or 128 elements, and very many of them (Qwen3 does,
 # with a head of 128).
@@ -512,8 +570,54 @@ print(f"normalises the unrounded sum: {(fused_unrounded != separate).float().mea
 # **Predict.** Give a row of 64 elements to a program of four waves. How many of its 256 lanes have work? How wide is
 # the load of each, where the hardware could fetch 128 bits at once?
 #
-# The cure is to give each program several rows. The block becomes a table of `BLOCK_M` rows and `BLOCK_N` columns, and
-# the sum runs along `axis=1`. The course's kernel takes both numbers, so you can compare:
+# The cure is to give each program several rows. The block becomes a [tile](01_vector_add.ipynb#Glossary) of `BLOCK_M`
+# rows and `BLOCK_N` columns, and the sum runs along `axis=1`: that axis disappears, and one number for each row is
+# left. `[:, None]` makes a column of these numbers again, so that each row is scaled by its own:
+
+
+# %%
+@triton.jit
+def short_rows_kernel(x_ptr, w_ptr, y_ptr, M, N, eps, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr):
+    rows = tl.program_id(0).to(tl.int64) * BLOCK_M + tl.arange(0, BLOCK_M)
+    cols = tl.arange(0, BLOCK_N)
+    mask = (rows[:, None] < M) & (cols[None, :] < N)
+    offs = rows[:, None] * N + cols[None, :]
+    x = tl.load(x_ptr + offs, mask=mask, other=0.0).to(tl.float32)
+    w = tl.load(w_ptr + cols, mask=cols < N, other=0.0).to(tl.float32)
+    rstd = tl.rsqrt(tl.sum(x * x, axis=1) / N + eps)  # BLOCK_M numbers
+    y = x * rstd[:, None] * w[None, :]
+    tl.store(y_ptr + offs, y.to(y_ptr.dtype.element_ty), mask=mask)
+
+
+short, short_w = torch.randn(37, 64), torch.randn(64)
+out = torch.empty_like(short)
+short_rows_kernel[(triton.cdiv(37, 16),)](short, short_w, out, 37, 64, 1e-6, BLOCK_M=16, BLOCK_N=64)
+print("right:", torch.allclose(out, reference.rms_norm(short, short_w, 1e-6), atol=1e-5))
+
+# %% [markdown] exercise_header="2.c"
+# The sum of each row, sixteen rows a program.
+
+
+# %% exercise="2.c"
+@triton.jit
+def tile_sums_kernel(x_ptr, y_ptr, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr):
+    rows = tl.program_id(0).to(tl.int64) * BLOCK_M + tl.arange(0, BLOCK_M)
+    cols = tl.arange(0, BLOCK_N)
+    mask = (rows[:, None] < M) & (cols[None, :] < N)
+    ### BEGIN SOLUTION
+    x = tl.load(x_ptr + rows[:, None] * N + cols[None, :], mask=mask, other=0.0)
+    tl.store(y_ptr + rows, tl.sum(x, axis=1), mask=rows < M)
+    ### END SOLUTION
+
+
+def tile_sums(x):
+    (M, N), y = x.shape, torch.empty(len(x))
+    tile_sums_kernel[(triton.cdiv(M, 16),)](x, y, M, N, BLOCK_M=16, BLOCK_N=triton.next_power_of_2(N))
+    return y
+
+
+# %% [markdown]
+# What does it buy? Two kernels of the course's library, which take both numbers:
 
 # %% tags=["nbval-ignore-output"]
 from course_kernels.rms_norm import rms_norm_kernel as course_kernel
@@ -533,7 +637,7 @@ assert max(one_row.loads) == 32 and max(many_rows.loads) == 128
 # one-row-a-program Triton kernel 2693 µs, and the several-rows kernel 74.5 µs (figures published in
 # [ROCm/aiter#1350](https://github.com/ROCm/aiter/pull/1350)).
 #
-# ## Rung 7: long rows
+# ## Rung 7: long rows (optional)
 #
 # Other rows are too long. **Predict.** Give a row of 131 072 floats to a program of 16 waves, the most that a program
 # may have on an MI300X. How many floats must each lane hold? A [SIMD](01_vector_add.ipynb#Glossary), the unit that
@@ -638,7 +742,7 @@ def right(y, x):
     return torch.allclose(y, torch.nn.functional.layer_norm(x, x.shape[-1:]), atol=1e-2, rtol=1e-2)
 
 
-normal = torch.randn(8, 576, generator=generator)
+normal = torch.randn(8, 576, generator=torch.Generator().manual_seed(0))
 print("torch.randn:                  ", right(layer_norm(normal), normal))
 print("torch.randn + 5:              ", right(layer_norm(normal + 5), normal + 5))
 print("torch.randn + 5, 512 columns: ", right(layer_norm((normal + 5)[:, :512]), (normal + 5)[:, :512]))
@@ -683,14 +787,13 @@ def repaired_kernel(x_ptr, y_ptr, stride_xm, stride_ym, N, eps, BLOCK: tl.conste
 print("repaired, torch.randn + 5:", right(layer_norm(shifted, repaired_kernel), shifted))
 
 # %% [markdown]
-# This bug has been shipped, and more than once: in Liger-Kernel
+# This bug has been shipped: in Liger-Kernel
 # ([#518](https://github.com/linkedin/Liger-Kernel/issues/518)) and in unsloth
-# ([#1867](https://github.com/unslothai/unsloth/pull/1867), which also says why nobody had seen it: all tests used
-# powers of two). RMSNorm is immune: it subtracts nothing, and $0^2 = 0$. And note what the first test was worth.
-# `torch.randn` has mean 0 and standard deviation 1, so it is normalised before you start. Test a norm on data that need
-# it.
+# ([#1867](https://github.com/unslothai/unsloth/pull/1867): all tests used powers of two). RMSNorm is immune: it
+# subtracts nothing, and $0^2 = 0$. And note what the first test was worth. `torch.randn` is normalised before you
+# start. Test a norm on data that need it.
 #
-# ## On real hardware
+# ## On real hardware (optional)
 #
 # How fast can it be? No kernel can beat the time that its bytes need. For a prompt of 2048 tokens, one fused norm of
 # SmolLM2 in bfloat16 on an MI300X:
@@ -754,8 +857,8 @@ print(prompt + triton_norms.text)
 print("same tokens:", triton_norms.tokens == pytorch.tokens)
 
 # %% [markdown]
-# The same tokens. And now with **yours**. `my_kernel` gives your answer to an exercise once it has passed, here 2.2 and
-# 2.3. Until then it gives the course's kernel. Come back to this cell after the exercises:
+# And now with **yours**. `my_kernel` gives your answer to an exercise once it has passed, here 2.2 and 2.3. Until then
+# it gives the course's kernel. Come back to this cell after the exercises:
 
 # %%
 mine = my_kernel("2.2", course_kernels.rms_norm)
@@ -765,7 +868,7 @@ with llm.using(rms_norm=mine, add_rms_norm=mine_fused):
 print("same tokens:", my_norms.tokens == pytorch.tokens)
 
 # %% [markdown]
-# ### And backwards?
+# ### And backwards? (optional)
 #
 # For training, the norm needs gradients. Write $\hat{x} = x \cdot rstd$ and $g = dy \cdot w$. Then $dx = rstd \, (g -
 # \hat{x} \cdot \mathrm{mean}(g \hat{x}))$: one more reduction over the row, in the same style. The gradient of the
@@ -778,10 +881,9 @@ print("same tokens:", my_norms.tokens == pytorch.tokens)
 #
 # - The exercises: [`exercises/02_rmsnorm.ipynb`](../exercises/02_rmsnorm.ipynb). The mean square (2.1), RMSNorm (2.2),
 #   the fused addition (2.3), a LayerNorm to repair (2.4), long rows (2.5) and several short rows a program (2.6).
-# - The library's versions: [`course_kernels/rms_norm.py`](../course_kernels/rms_norm.py) and
-#   [`course_kernels/layer_norm.py`](../course_kernels/layer_norm.py).
-# - [03 Fused activations](03_fused_activations.ipynb): what stands between two matrix products. (A maximum and a sum
-#   over a row make softmax, the heart of attention: lesson 06.)
+# - The library's: [`rms_norm.py`](../course_kernels/rms_norm.py) and
+#   [`layer_norm.py`](../course_kernels/layer_norm.py).
+# - [03 Fused activations](03_fused_activations.ipynb): what stands between two matrix products.
 #
 # ### From formula to code
 #

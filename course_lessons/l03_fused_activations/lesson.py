@@ -6,16 +6,15 @@
 # or both. This lesson is about the difference.
 #
 # You need lessons 01 and 02: program, block, mask, grid, reduction, fusing. It takes about 45 minutes, without the
-# exercises.
+# exercises. Its short path takes about 15; dropout, 8-bit numbers and autotuning are parts of their own, which you can
+# skip, or read when you need them.
 #
 # **In doing so, you will learn**
 #
 # - why the exponential overflows, and how to write SiLU and GELU so that it does no harm
 # - what fusing saves when two halves of a row meet, in bytes that you predict and then count
 # - how one kernel serves many functions, and why a misspelt name must be an error
-# - random numbers that can be drawn a second time, so that nobody has to store them
-# - 8-bit numbers: two flavours, scales, and how to make them on the way
-# - who chooses the size of a block, and how autotuning can destroy your data
+# - optional: random numbers that nobody has to store; 8-bit numbers; autotuning, and how it can destroy your data
 
 # %% tags=["nbval-ignore-output"]
 import torch
@@ -57,8 +56,32 @@ calls = llm.count_calls()
 print(f"{tokens} tokens, gate and up of {d} each: x has the shape {tuple(x.shape)}")
 print("SwiGLU in one forward pass:", calls["silu_and_mul"])
 
+# %% [markdown] exercise_header="3.a"
+# First the addresses. A row of `x` holds two halves of `d` elements. Add the halves; `y` has rows of `d`.
+
+
+# %% exercise="3.a"
+@triton.jit
+def add_halves_kernel(x_ptr, y_ptr, d, BLOCK: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    cols = tl.arange(0, BLOCK)
+    mask = cols < d
+    ### BEGIN SOLUTION
+    a = tl.load(x_ptr + row * 2 * d + cols, mask=mask)
+    b = tl.load(x_ptr + row * 2 * d + d + cols, mask=mask)
+    tl.store(y_ptr + row * d + cols, a + b, mask=mask)
+    ### END SOLUTION
+
+
+def add_halves(x):
+    rows, d = len(x), x.shape[1] // 2
+    y = torch.empty(rows, d)
+    add_halves_kernel[(rows,)](x, y, d, BLOCK=triton.next_power_of_2(d))
+    return y
+
+
 # %% [markdown]
-# In PyTorch it is one line.
+# And the real operation? In PyTorch it is one line.
 #
 # **Predict.** Count trips, as in lesson 02. A trip is reading or writing one matrix of 37 × 1536. How many are
 # necessary? How many does PyTorch make?
@@ -166,6 +189,8 @@ print("silu  ", [f"{v:6.2g}" for v in run(silu_kernel, far).tolist()])
 #
 # Written so, nothing needs to be clamped.
 #
+# ### What the machine does for it (optional)
+#
 # Now look at what the machine does for that line. An MI300X has no exponential of base $e$, only `v_exp_f32`, which is
 # $2^x$. So $e^{x}$ becomes $2^{x \log_2 e}$:
 
@@ -195,7 +220,7 @@ assert len(transcendental) == 4
 print(f"gfx1100: {radeon.instructions} instructions, of which transcendental:", *transcendental, sep="\n  ")
 
 # %% [markdown]
-# ## Rung 2: GELU, twice
+# ## Rung 2 and the trap: GELU, twice
 #
 # GELU (Hendrycks and Gimpel, 2016) multiplies $x$ by the probability that a normally distributed number lies below it.
 # That needs `erf`, which Triton has as `tl.erf`. The paper also gives an approximation, which is cheaper:
@@ -272,6 +297,28 @@ def gelu_tanh_kernel(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
 wide = torch.linspace(-1000, 1000, 4001)
 print("right up to 1000:", torch.allclose(run(gelu_tanh_kernel, wide), F.gelu(wide, approximate="tanh"), atol=1e-5))
 
+# %% [markdown] exercise_header="3.b"
+# A tanh alone, right for every number. The identity is above.
+
+
+# %% exercise="3.b"
+@triton.jit
+def tanh_kernel(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = offs < n
+    x = tl.load(x_ptr + offs, mask=mask, other=0.0)
+    ### BEGIN SOLUTION
+    y = 2 * tl.sigmoid(2 * x) - 1
+    tl.store(y_ptr + offs, y, mask=mask)
+    ### END SOLUTION
+
+
+def tanh(x):
+    y = torch.empty_like(x)
+    tanh_kernel[(triton.cdiv(x.numel(), 1024),)](x, y, x.numel(), BLOCK=1024)
+    return y
+
+
 # %% [markdown]
 # ## Rung 3: gate and up in one kernel
 #
@@ -327,6 +374,8 @@ draw.bytes_bar(
 
 # %% [markdown]
 # Two fifths of the bytes are gone: those of a matrix that nobody wanted.
+#
+# ### Conventions and roundings (optional)
 #
 # The order of the halves is a convention, and not everybody's. PyTorch's `F.glu` has the gate *second*, and OpenAI's
 # gpt-oss stores gate and up as neighbours. Exchanged halves give plausible numbers of the right size, so look it up.
@@ -415,6 +464,8 @@ except AssertionError as error:
 # `tl.static_assert` is checked while compiling, so it costs no instruction. (The course's functions also check the name
 # in Python, before anything is launched. There the message can say which names exist.)
 #
+# ### What the compiler makes of the switch (optional)
+#
 # What does the compiler make of the switch? The course's own `activate` has all four functions; yours will be exercise
 # 3.3. The first kernel below gets the kind as a constexpr, the second as a number at run time.
 #
@@ -469,6 +520,8 @@ assert reports["at run time"].instructions > 350 > reports["gelu"].instructions 
 # The price of a constexpr is compilation: each value makes a kernel of its own. Four kinds are four kernels, compiled
 # once and cached. Make the *number of columns* a constexpr, and every new width compiles again.
 #
+# ### Constants that are computed (optional)
+#
 # A constexpr may also be *computed* from the other arguments, at each launch. Triton's decorator for that is
 # [**heuristics**](#Glossary). Here it decides how long a block is: the longest of four that leaves no lane idle, or 256
 # if there is none.
@@ -496,7 +549,7 @@ for rows, width in ((2, 1536), (2, 2048), (2, 1500)):
 # Note the grid: it is a function now, because it depends on a `BLOCK` that is chosen later. Triton calls it with all
 # arguments, the chosen ones included.
 #
-# ## Rung 5: dropout, without storing the mask
+# ## Dropout, without storing the mask (optional)
 #
 # Training may add one more element-wise operation: [**dropout**](#Glossary) (Srivastava and others, 2014). Before a
 # result is added to the [residual stream](01_vector_add.ipynb#Glossary), each of its elements is set to zero with
@@ -594,7 +647,7 @@ assert per_lane["tl.rand"] > 2 * per_lane["tl.rand4x"]
 # Philox always makes four numbers at a time, and `tl.rand` throws three of them away. The course's kernel
 # ([`course_kernels/dropout.py`](../course_kernels/dropout.py)) takes `tl.rand4x`, which returns all four.
 #
-# ## Rung 6: 8 bits
+# ## 8 bits (optional)
 #
 # The matrix product that follows (`down`) can be done in 8-bit floating point, [**fp8**](#Glossary): with half the
 # bytes of bfloat16, and by AMD's data sheet at twice its rate. One bit is the sign, four are the exponent, three the
@@ -742,7 +795,7 @@ print(f"one kernel:  {launch.ledger().bytes / elements:.2f} bytes an element")
 # 4 in and 2 out, then 2 in and 1 out, against 4 in and 1 out. (The rest are the scales, 4 bytes for 128 elements.) The
 # kernel is exercise 3.6; the course's is in [`course_kernels/quant.py`](../course_kernels/quant.py).
 #
-# ## Rung 7: who chooses?
+# ## Autotuning: who chooses? (optional)
 #
 # `BLOCK` and `num_warps` change no result, only speed. Which are best? First ask what can be known without a clock:
 
@@ -796,7 +849,7 @@ for rows, width in ((4, 1536), (9, 1536), (4, 1536), (4, 2048)):
 # - **Only if it matters.** The course's own activations use a rule instead
 #   ([`course_kernels/launch.py`](../course_kernels/launch.py)); you will see below how they do.
 #
-# ## The trap: right the second time
+# ### A second trap: right the second time
 #
 # To save memory, somebody writes SiLU *in place*: it overwrites its input. And it is autotuned. The stand-in for the
 # stopwatch below runs the kernel three times; Triton's own runs it as often as fits into its 125 ms.
@@ -863,7 +916,7 @@ print("first call: ", [f"{v:.2f}" for v in y.tolist()])
 # For sums that start from zero there is `reset_to_zero=[...]`. Better still, do not tune what works in place: tune a
 # version that writes elsewhere, and use its numbers.
 #
-# ## On real hardware
+# ## On real hardware (optional)
 #
 # In lessons 01 and 02 arithmetic was free. Is it still? Let the simulator count the instructions of SwiGLU in bfloat16:
 
@@ -962,7 +1015,7 @@ assert wrong.tokens[:12] != llm.generate(ids, max_new_tokens=12, progress=False)
 print(prompt + wrong.text)
 
 # %% [markdown]
-# ### And backwards?
+# ### And backwards? (optional)
 #
 # The gradient needs $f'$ of the gate and both halves, so `x` is kept. $f(gate)$ is not: the backward kernel computes it
 # again, because an exponential is cheaper than a matrix in memory. It is the same bargain as with the mask of dropout.

@@ -6,7 +6,8 @@
 # numbers. The arithmetic is three operations for each number. All the difficulty is in *which* number: which is its
 # partner, which angle is its angle, and where in memory it lies.
 #
-# You need lesson 02: rows, fusing, float32 inside. It takes about 45 minutes, without the exercises.
+# You need lesson 02: rows, fusing, float32 inside. It takes about 45 minutes, without the exercises. Its short path
+# takes about 20: skip what is marked as optional.
 #
 # **In doing so, you will learn**
 #
@@ -63,6 +64,35 @@ print("calls      ", llm.count_calls()["split_qkv_rope"], "in each forward pass"
 # earlier tokens, three times smaller. (With as many key heads as query heads it is [**MHA**](#Glossary), multi-head
 # attention.)
 #
+# What is one step of turning, in addresses? Take the first half of a head as numbers $a$, the second half as their
+# partners $b$.
+
+# %% [markdown] exercise_header="4.a"
+# A quarter turn: $(a, b) \to (-b, a)$, for every head of every token. A program has one head. The loads are given.
+
+
+# %% exercise="4.a"
+@triton.jit
+def quarter_turn_kernel(x_ptr, y_ptr, heads, D: tl.constexpr):
+    token, head = tl.program_id(0).to(tl.int64), tl.program_id(1)
+    start = (token * heads + head) * D
+    pair = tl.arange(0, D // 2)
+    a = tl.load(x_ptr + start + pair)
+    b = tl.load(x_ptr + start + D // 2 + pair)
+    ### BEGIN SOLUTION
+    tl.store(y_ptr + start + pair, -b)
+    tl.store(y_ptr + start + D // 2 + pair, a)
+    ### END SOLUTION
+
+
+def quarter_turn(x):
+    tokens, heads, D = x.shape
+    y = torch.empty_like(x)
+    quarter_turn_kernel[(tokens, heads)](x, y, heads, D=D)
+    return y
+
+
+# %% [markdown]
 # Here is the operation as people write it in PyTorch.
 #
 # **Predict.** For each token 960 numbers must be read, 960 written, and a row of cosines and one of sines read. How
@@ -133,6 +163,8 @@ draw.relative_turns(turned(query, [q for q, _ in places]), turned(key, [k for _,
 # | first element of the pair | `a`, loaded from wherever the pair has it |
 # | $a \cos - b \sin$ | `a * cos - b * sin` |
 # | $b \cos + a \sin$ | `b * cos + a * sin` |
+#
+# ### All pairs at once (optional)
 #
 # Does the distance rule survive, with 32 pairs of different speeds? Put *one* query vector and *one* key vector at each
 # of six positions, and compute all scores.
@@ -237,10 +269,9 @@ launch.ledger()
 # **Look.** Each row of the tables is read once, and nothing moves twice.
 #
 # Seven of the sixteen rows are masked. Without the mask they would be *the next token's heads*: legal addresses, wrong
-# token. The next token's first seven heads would be written twice, once turned by the angle of their neighbour, and
-# nothing says which comes last. AMD's library aiter had this defect when this lesson was written
-# (`_triton_kernels/rope/rope.py`): its kernel for queries and keys at once takes the next power of two for the number
-# of heads, without a mask. With 8 or 32 heads it is right. With 12 or 40 it is wrong.
+# token. Those would be written twice, once turned by the angle of their neighbour, and nothing says which comes last.
+# AMD's library aiter had this defect when this lesson was written (`_triton_kernels/rope/rope.py`). With 8 or 32 heads
+# it is right. With 12 or 40 it is wrong.
 #
 # ## Rung 3: the other pairs
 #
@@ -298,7 +329,32 @@ for kernel in (neighbours_kernel, joined_kernel):
     kernel[(8,)](x, y, cos, sin, 9, D=64, BLOCK_H=16)
     print(f"{kernel.__name__:18} right: {torch.allclose(y, expected, atol=1e-5)}")
 
+# %% [markdown] exercise_header="4.b"
+# The difference of neighbours: `y[r, i] = x[r, 2 i] - x[r, 2 i + 1]`, for rows of `2 * BLOCK` elements. One load has
+# brought the whole row.
+
+
+# %% exercise="4.b"
+@triton.jit
+def neighbour_kernel(x_ptr, y_ptr, BLOCK: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    x = tl.load(x_ptr + row * 2 * BLOCK + tl.arange(0, 2 * BLOCK))
+    ### BEGIN SOLUTION
+    a, b = tl.split(x.reshape(BLOCK, 2))
+    tl.store(y_ptr + row * BLOCK + tl.arange(0, BLOCK), a - b)
+    ### END SOLUTION
+
+
+def neighbour_difference(x):
+    rows, half = len(x), x.shape[1] // 2
+    y = torch.empty(rows, half)
+    neighbour_kernel[(rows,)](x, y, BLOCK=half)
+    return y
+
+
 # %% [markdown]
+# ### The three, counted (optional)
+#
 # Here are all three kernels in the eyes of the compiler and the simulator, on an MI300X and a Radeon RX 7900. *Loads
 # used* is the part of the fetched memory that the loads really asked for:
 
@@ -328,8 +384,9 @@ listing
 
 # %% [markdown]
 # Multiplications and additions, and no instruction that moves anything.
-#
-# ### The order of `tl.join`
+
+# %% [markdown]
+# ### The order of `tl.join` (optional)
 #
 # `tl.join(a, b)` makes a *new last axis*: it sets `a[i]` and `b[i]` side by side. After a reshape the result is
 # interleaved, a0 b0 a1 b1 and so on. For gptj that is what you want. For neox it is not, and nothing complains:
@@ -352,7 +409,7 @@ print("join, permute, reshape:", halves.tolist())
 # To put halves one after the other, permute the new axis to the front first. But then values change lanes, which takes
 # instructions. With two loads and two stores, as in rung 2, none has to.
 #
-# ### From one style to the other
+# ### From one style to the other (optional)
 #
 # The two styles are the same rotation of differently numbered elements. So a model trained with one style can run on
 # kernels of the other, if the *rows* of the projection's weights are put into the other order. Only queries and keys
@@ -388,7 +445,7 @@ print(mixed_up.text)
 # %% [markdown]
 # Correct words, and no answer. When a model talks like this in your code, look at its pairs first.
 #
-# ## Rung 4: every layout
+# ## Rung 4: every layout (optional)
 #
 # The kernels above assume that tokens follow each other without gaps, and that the token's number is its position.
 # Neither holds for long. The model's own queries are a slice of `qkv`. **Predict:** what will the kernel of rung 2 read
@@ -478,7 +535,7 @@ sliced = rope(queries, cos, sin, torch.arange(8), "thd")
 print("a slice of qkv, not copied:", torch.allclose(sliced, reference.rope(x, cos, sin, layout="thd"), atol=1e-5))
 
 # %% [markdown]
-# ### Positions, offsets, packed sequences
+# ### Positions, offsets, packed sequences (optional)
 #
 # With positions given from outside, everything else is a choice of numbers:
 #
@@ -514,7 +571,7 @@ last = course_kernels.rope(queries[7:], cos, sin, layout="thd", offsets=torch.te
 print("token 7 alone, offset 7:", torch.allclose(last, sliced[7:]))
 
 # %% [markdown]
-# ### Turn only a part
+# ### Turn only a part (optional)
 #
 # Some models turn only some elements of a head, and leave the others to carry what has no position: [**partial
 # rotary**](#Glossary). GPT-NeoX turns the *first* quarter, DeepSeek's heads end with the part that turns. Three things
@@ -528,7 +585,7 @@ partial = course_kernels.rope(heads24, *rope_tables(2, 16), rotary_dim=16, nope_
 draw.rope_pairs(partial[1, 0])
 
 # %% [markdown]
-# ### Two dimensions
+# ### Two dimensions (optional)
 #
 # A piece of an image has a row and a column instead of a position. Turn the first half of each head by the row, the
 # second half by the column, each half with pairs of its own. Then a score depends on the distance in both directions.
@@ -573,6 +630,8 @@ for dtype in (torch.float32, torch.float16, torch.bfloat16):
     print(f"{dtype!s:15} largest error {error.max():8.4f} radians, {off}")
 
 # %% [markdown]
+# ### A model with such angles (optional)
+#
 # What does that do to a model? You cannot afford a prompt of 8191 tokens here. But you do not need one: scores know
 # only distances. Add 8148 to every position of a short conversation, and nothing may change. The last token that it
 # reads then stands at position 8191.
@@ -604,11 +663,13 @@ assert answers[torch.bfloat16, 8148] != answers[torch.float32, 8148]
 # With angles of float32 the model gives the same answer, 8148 positions later. With angles of bfloat16 it has lost its
 # way. And look at the third line: at the beginning of a text nobody can tell, so no short test will find it.
 #
-# The rule: **angles in float32 or better; then sine and cosine; then, if you must, round.** The values of sine and
+# ### The rule
+#
+# **Angles in float32 or better; then sine and cosine; then, if you must, round.** The values of sine and
 # cosine lie between -1 and 1, and rounding *them* to bfloat16 is as harmless as rounding `x`. The course's
 # `rope_tables` computes in float64 and rounds once, to float32.
 #
-# ## Rung 6: cut and turn at once
+# ## Rung 6: cut and turn at once (optional)
 #
 # The projection's row is `[Q | K | V]`. PyTorch cuts it by views, which cost nothing, but then each of the three is
 # handled by kernels of its own. Fused, a program loads some heads from where they lie in the row, turns them unless
@@ -695,6 +756,15 @@ print("simulated, right:", torch.allclose(x, expected, atol=1e-5))
 # This is called an [**in-place hazard**](#Glossary): a location is read by one party and written by another, and
 # nothing says in which order.
 #
+# ### What makes it safe
+#
+# Look again at rung 2. The lane that holds `a` of a pair holds `b` too. It loads both, and then stores both; no other
+# lane ever touches this pair. So it may write where it read. The rule: **in place is safe when each element is read and
+# written by the same lane only, and read before it is written.** Pairs have that property, if a lane owns the pair. The
+# course's `rope` writes in place only where you ask for it, `inplace=True`.
+#
+# ### A repair that is none (optional)
+#
 # Now the obvious repair: one program for the whole head. It loads a block of all 128 elements, and a second block with
 # the partner of each, `(d + 64) % 128`. In the text of the kernel every load stands before the store.
 
@@ -751,8 +821,7 @@ assert touched[0, "store"] & touched[1, "load"] and touched[1, "store"] & touche
 # out right on one GPU, an H100, and wrong in 0.8 % of the elements on a B200, other elements each time
 # ([pytorch/helion#3080](https://github.com/pytorch/helion/pull/3080)).
 #
-# Now look again at rung 2. The lane that holds `a` of a pair holds `b` too. It loads both, and then stores both; no
-# other lane ever touches this pair. So it may write where it read:
+# The kernel of rung 2, on the other hand, keeps the rule:
 
 # %% tags=["nbval-ignore-output"]
 x = before.clone()
@@ -762,13 +831,10 @@ touched = show_touched(halves_kernel, (4,), (x, x, cos128, sin128, 3), (1,), D=1
 assert all(touched[wave, "load"] == touched[wave, "store"] for wave in range(2))
 
 # %% [markdown]
-# Each wave stores what it has loaded, and nothing else. The rule: **in place is safe when each element is read and
-# written by the same lane only, and read before it is written.** Pairs have that property, if a lane owns the pair.
+# Each wave stores what it has loaded, and nothing else. (If you have read that part of lesson 03: an in-place kernel
+# must not be [autotuned](03_fused_activations.ipynb#Glossary) without `restore_value=`.)
 #
-# And remember lesson 03: an in-place kernel must not be [autotuned](03_fused_activations.ipynb#Glossary) without
-# `restore_value=`. The course's `rope` writes in place only where you ask for it, `inplace=True`.
-#
-# ### And backwards?
+# ### And backwards? (optional)
 #
 # The gradient of a rotation is the rotation back: the same kernel with the sines negated. No value of the forward pass
 # has to be kept.
@@ -779,7 +845,7 @@ back = course_kernels.rope(there, cos, -sin, layout="thd")
 print("there and back:", torch.allclose(back, queries, atol=1e-5))
 
 # %% [markdown]
-# ## On real hardware
+# ## On real hardware (optional)
 #
 # This is what an MI300X would execute for the layout kernel of rung 4, on the model's queries in bfloat16:
 

@@ -5,8 +5,8 @@
 # arrived. A product of matrices is different: it uses each number many times, and GPUs have special units for it.
 # Nearly all arithmetic of a language model happens there.
 #
-# You need lessons 01 to 03: program, tile, mask, reduction, LDS, autotuning. It takes about 50 minutes, without the
-# exercises.
+# You need lessons 01 to 03: program, tile, mask, reduction, LDS. It takes about 50 minutes, without the exercises. Its
+# short path takes about 20; the banks of LDS, the eight dies, the search and convolution are parts of their own.
 #
 # **In doing so, you will learn**
 #
@@ -50,7 +50,32 @@ print(f"gate and up: x {tuple(x.shape)}, weight {tuple(weight.shape)}")
 # a sum of 576 products. PyTorch launches one kernel for it, from the vendor's library: hipBLASLt or rocBLAS on an AMD
 # GPU.
 #
-# What limits it? Each input once, each output once, against two operations for each product:
+# Here is one such sum for each pair of rows, to begin with:
+
+# %% [markdown] exercise_header="5.a"
+# The dot product of row `r` of `a` with row `r` of `b`: a [reduction](02_rmsnorm.ipynb#Glossary), as in lesson 02.
+
+
+# %% exercise="5.a"
+@triton.jit
+def row_dots_kernel(a_ptr, b_ptr, c_ptr, K, BLOCK: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    k = tl.arange(0, BLOCK)
+    ### BEGIN SOLUTION
+    a = tl.load(a_ptr + row * K + k, mask=k < K, other=0.0)
+    b = tl.load(b_ptr + row * K + k, mask=k < K, other=0.0)
+    tl.store(c_ptr + row, tl.sum(a * b, axis=0))
+    ### END SOLUTION
+
+
+def row_dots(a, b):
+    (M, K), c = a.shape, torch.empty(len(a))
+    row_dots_kernel[(M,)](a, b, c, K, BLOCK=triton.next_power_of_2(K))
+    return c
+
+
+# %% [markdown]
+# What limits the product? Each input once, each output once, against two operations for each product:
 
 # %%
 ridge = hardware.card("MI300X").ridge("bf16")
@@ -98,8 +123,7 @@ print(f"MI300X: from {ridge:.0f} on, arithmetic is the limit (in bfloat16)")
 #
 # ## Rung 1: one program, one result
 #
-# The simplest kernel is the [reduction](02_rmsnorm.ipynb#Glossary) of lesson 02, over the product of a row and a
-# column:
+# The simplest kernel is the one that you have just written, over the product of a row and a column:
 
 
 # %%
@@ -122,6 +146,8 @@ launch.ledger()
 # %% [markdown]
 # A corner of 16 x 16 results, from the first 64 columns. Everything is fetched 16 times, once for each result that
 # needs it. For the whole of gate and up, every element of `x` would be fetched 3072 times.
+#
+# ### How the matrix is stored (optional)
 #
 # There is a second problem, and it depends on how $B$ lies in memory. `weight.T` copies nothing: the strides are
 # exchanged, and $k$ has stride 1. Had somebody stored the matrix as $(K, N)$, then $k$ would have stride $N$.
@@ -219,8 +245,32 @@ for side in (16, 32, 64):
 # %% [markdown]
 # **Why.** Twice the side, half the bytes. So why not make the tile as large as the matrix? Its sums live in registers.
 # A tile of 256 x 256 has 65,536 of them. Divided by the 512 lanes of eight waves, that is 128 registers for each lane
-# before anything else has been loaded. The tile is as large as the registers allow; rung 8 counts them.
-#
+# before anything else has been loaded. The tile is as large as the registers allow.
+
+# %% [markdown] exercise_header="5.b"
+# One program, one tile, one load: `a` times its own transpose. `a.T` of a block costs nothing to write.
+
+
+# %% exercise="5.b"
+@triton.jit
+def gram_kernel(a_ptr, c_ptr, M, K, BLOCK_M: tl.constexpr, BLOCK_K: tl.constexpr):
+    m, k = tl.arange(0, BLOCK_M), tl.arange(0, BLOCK_K)
+    mask = (m[:, None] < M) & (k[None, :] < K)
+    a = tl.load(a_ptr + m[:, None] * K + k[None, :], mask=mask, other=0.0)
+    ### BEGIN SOLUTION
+    c = tl.dot(a, a.T, input_precision="ieee")
+    tl.store(c_ptr + m[:, None] * M + m[None, :], c, mask=(m[:, None] < M) & (m[None, :] < M))
+    ### END SOLUTION
+
+
+def gram(a):
+    M, K = a.shape
+    c = torch.empty(M, M)
+    gram_kernel[(1,)](a, c, M, K, BLOCK_M=32, BLOCK_K=32)
+    return c
+
+
+# %% [markdown]
 # ## Rung 3: the matrix units
 #
 # What does `tl.dot` become? By hand you would add a column of `a` times a row of `b` to the tile, for every single $k$.
@@ -277,7 +327,7 @@ for arch in ("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201"):
 # MI300's. Radeons work on 16 x 16, and have no matrix instruction for float32: there `tl.dot` falls back to ordinary
 # multiplications.
 #
-# ### Which sizes?
+# ### Which sizes? (optional)
 #
 # `tl.dot` takes smaller sides too: one row, or eight of $k$. **Predict.** What does the compiler make of them, if the
 # instructions have fixed sizes?
@@ -310,7 +360,7 @@ for M, N, K in ((64, 64, 64), (16, 16, 16), (16, 16, 8), (4, 64, 64), (1, 64, 64
 # ordinary multiplications, and only the instruction count tells you. (This is Triton 3.9. Instinct has matrix
 # instructions of other sizes that Triton does not use.)
 #
-# ### Which lane holds what?
+# ### Which lane holds what? (optional)
 #
 # Let the simulator execute one on one wave, and look at what it reads and writes:
 
@@ -364,7 +414,7 @@ for name in ("MI300X", "RX 7900 XTX"):
     print(f"{name:11}  vector units {vector:6.1f} TFLOP/s in float32, matrix units {matrix:6.0f} in bfloat16")
 
 # %% [markdown]
-# ### float32 that is none
+# ### float32 that is none (optional)
 #
 # Now `input_precision="ieee"`, which you have carried along. Leave it out, multiply two float32 matrices on three
 # generations, and compare with float64.
@@ -403,7 +453,7 @@ for arch in ("gfx90a", "gfx942", "gfx950"):
 #
 # The interpreter cannot show that: it multiplies in float32. All kernels of this course say `"ieee"`.
 #
-# ## Rung 4: LDS, and its banks
+# ## Rung 4: through LDS
 #
 # The operands come from memory with wide loads: with a weight for $B$, each lane gets 8 neighbours along $K$. The
 # matrix unit wants something else: lane 5 needs row 5, and *every* wave that works on the same rows needs them too. The
@@ -421,7 +471,11 @@ print("LDS:", report.lds, "bytes; registers:", report.vgprs)
 assert report.lds == 2 * 64 * 64 * 2
 
 # %% [markdown]
-# 16 KiB: the two tiles of operands, in float16. LDS is fast because it is built of [**banks**](#Glossary), each four
+# 16 KiB: the two tiles of operands, in float16.
+#
+# ### Banks (optional)
+#
+# LDS is fast because it is built of [**banks**](#Glossary), each four
 # bytes wide, that work at the same time: 32 of them on an MI300X. Bank $i$ has the words $i$, $i + 32$, $i + 64$ and so
 # on, and delivers one in a cycle. A wave's access is served in *phases*, a group of lanes at a time: 32 lanes where
 # each asks for 4 bytes, 16 for 8 bytes, 8 for 16 bytes, so always 128 bytes. If two lanes of one phase want different
@@ -507,6 +561,8 @@ assert strips[1].partition("M")[0].count("G") == 4 < strips[2].partition("M")[0]
 # the Gs of the *next* step come before the Ms of this one or among them, and their w after most of these. While the
 # matrix unit works, the data travel. This is [**pipelining**](#Glossary), and `num_stages` is how many steps, or
 # [**stages**](#Glossary), are under way at the same time. The compiler rearranges the loop.
+#
+# ### What a stage costs (optional)
 #
 # An MI350 goes further. Look for the w:
 
@@ -608,7 +664,7 @@ draw.tile_walk(in_bands, at_once=16)[:1]
 # numbers form a square. This is [**grouped ordering**](#Glossary). Nothing else changes: it only renames the
 # tiles.
 #
-# ### Eight dies
+# ### Eight dies (optional)
 #
 # An MI300X is not one chip. Its 304 compute units sit on eight dies, which AMD calls [**XCDs**](#Glossary) (accelerator
 # complex dies). **Each has an L2 of its own**, of 4 MiB. And the hardware deals out programs in turn, says AMD's
@@ -677,7 +733,7 @@ assert 1 < rates["groups of 8"] / rates["groups of 1"] < 1.1
 # Two percent between bands of 1 and of 8. Do not carry that over to an MI300X, which has other caches; the course had
 # no AMD GPU to measure on.
 #
-# ## The trap: tiles that nobody computes
+# ## The trap: tiles that nobody computes (optional)
 #
 # `deal` is two lines, and you have seen it work. All inputs of `in_order` are ones, so every result must be 16. The
 # result begins as NaN.
@@ -768,7 +824,7 @@ for name, result in (("two kernels", separate), ("fused", y)):
 # two different programs. So one program must compute both tiles: two accumulators, one pass over `x`. That is exercise
 # 5.5, and 5.3 is the simple case.
 #
-# ## Rung 8: search for the tile
+# ## Search for the tile (optional)
 #
 # You have met six numbers: `BLOCK_M`, `BLOCK_N`, `BLOCK_K`, `GROUP_M`, `num_warps`, `num_stages`. Each has good reasons
 # to be large and good reasons to be small. On a GPU [autotuning](03_fused_activations.ipynb#Glossary) can try them,
@@ -835,7 +891,7 @@ print(small.matrix)
 assert all("16x16x16" in shape for shape in small.matrix)
 
 # %% [markdown]
-# ## Convolution is a matmul
+# ## Convolution is a matmul (optional)
 #
 # A two-dimensional convolution slides a window of, say, 3 x 3 pixels over an image of $C$ channels. Each output pixel
 # is a sum over $9C$ products, for each of $F$ filters. That is a row of $9C$ numbers times a matrix $(9C, F)$: a matmul
@@ -873,7 +929,7 @@ print(f"im2col would write and read {unfolded:,} bytes; the image has {image.nby
 # Nine readings from a tensor small enough for the caches, instead of a nine times larger one in memory. A 3 x 3 kernel
 # is exercise 5.6.
 #
-# ## On real hardware
+# ## On real hardware (optional)
 #
 # A [**roofline**](#Glossary) shows what a machine can do at best. To the right go operations for each byte. On the
 # slope memory is the limit, on the flat part the matrix units. Three products, each byte counted once; hollow means
@@ -913,7 +969,7 @@ for size in ("4096 x 4096 x 4096", "8192 x 8192 x 8192"):
 standings
 
 # %% [markdown]
-# ### When to use the library
+# ## When to use the library
 #
 # Unlike in every lesson before: **for a plain product of large matrices, call the library.** Write your own when
 #
@@ -921,6 +977,8 @@ standings
 # - the operands need work on their way in, such as 4-bit weights that must be unpacked
 # - the shape is odd and skinny, where libraries have gaps; then measure both
 # - the product is a part of something larger, as in attention, in lesson 06
+#
+# ### Measure it (optional)
 #
 # If you have a GPU, measure yours:
 
@@ -975,7 +1033,7 @@ with llm.using(linear=with_kernel(mine)):
 print("same token:", my_tokens.tokens == expected.tokens[:1])
 
 # %% [markdown]
-# ### And backwards?
+# ### And backwards? (optional)
 #
 # The gradients of a product are products: $dA = dC \, B^\top$ and $dB = A^\top dC$. A transpose exchanges strides and
 # copies nothing, so your kernel computes both as it stands: `matmul(dc, b.T)` and `matmul(a.T, dc)`.

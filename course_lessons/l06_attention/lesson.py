@@ -6,7 +6,8 @@
 # a softmax that begins before it has seen its row, and corrects itself on the way.
 #
 # You need lesson 02 (reductions and their identities), lesson 04 (heads, queries, keys and values) and lesson 05 (tiles
-# and `tl.dot`). It takes about 45 minutes, without the exercises.
+# and `tl.dot`). It takes about 45 minutes, without the exercises. Its short path takes about 20: skip what is marked as
+# optional.
 #
 # **In doing so, you will learn**
 #
@@ -51,7 +52,38 @@ print("called", llm.count_calls()["attention"], "times in a forward pass, here w
 # model reads all 37 tokens of the prompt at once, which is called [**prefill**](#Glossary). (Writing the answer goes
 # token by token. That is another problem, and lesson 07.)
 #
-# This is how people write it in PyTorch.
+# Between the scores and the weights a row goes through a reduction that you know.
+
+# %% [markdown] exercise_header="6.a"
+# Subtract from each element of a row the largest of that row. The row is held once, in one block.
+
+
+# %% exercise="6.a"
+@triton.jit
+def below_maximum_kernel(x_ptr, y_ptr, N, BLOCK: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    cols = tl.arange(0, BLOCK)
+    mask = cols < N
+    ### BEGIN SOLUTION
+    x = tl.load(x_ptr + row * N + cols, mask=mask, other=-float("inf"))
+    tl.store(y_ptr + row * N + cols, x - tl.max(x, axis=0), mask=mask)
+    ### END SOLUTION
+
+
+def below_maximum(x):
+    (M, N), y = x.shape, torch.empty(x.shape)
+    below_maximum_kernel[(M,)](x, y, N, BLOCK=triton.next_power_of_2(N))
+    return y
+
+
+# %% [markdown]
+# Written as separate operations, attention moves a number for each *pair* of tokens. At 8192 tokens these scores take
+# 2.4 GB in one layer, where queries, keys, values and result take 50 MB together. They are what this lesson keeps out
+# of memory.
+#
+# ### What it costs in PyTorch (optional)
+#
+# This is how people write attention in PyTorch.
 #
 # **Predict.** 512 tokens are 14 times as many as 37, so q, k, v and the result take 14 times the bytes. How many bytes
 # do the operations below move in each case, as a multiple of those?
@@ -93,9 +125,8 @@ for tokens in (37, 2048, 8192, 131072):
 
 # %% [markdown]
 # At 8192 tokens, the longest text that SmolLM2 takes by its configuration, the scores of one layer have 2.4 GB, and the
-# operations move such a matrix eight times: the first product writes it, three more read and write it, the
-# last product reads it. At 131,072 tokens, the length of Llama 3.1, no single GPU holds them. Yet nobody wants the
-# scores. They are only a way from q, k and v to the result, and these take 50 MB in all at 8192 tokens.
+# operations move such a matrix eight times: the first product writes it, three more read and write it, the last product
+# reads it. Yet nobody wants the scores. They are only a way from q, k and v to the result, which take 50 MB in all.
 #
 # ## The idea on paper
 #
@@ -224,12 +255,38 @@ frames
 # %% [markdown]
 # **Look.** Scroll sideways: one step for each block. Above are the scores, below their exponentials relative to the
 # maximum *of this step*. In step 2 the maximum rises from -2.04 to 1.49. All earlier exponentials shrink, and so does
-# the sum: it is multiplied by 0.03. In step 3 it stays, and the factor is 1. In all other steps it rises. (In
-# JupyterLab, `frames.slider()` gives a slider instead of the strip.)
+# the sum: it is multiplied by 0.03. In step 3 it stays, and the factor is 1. In all other steps it rises.
 #
 # **Why it matters.** After the last block $l$ is what two walks would have given, up to rounding. A row of any length
 # needs two numbers.
-#
+
+# %% [markdown] exercise_header="6.b"
+# The same correction once more. Two halves of each row were walked apart, and each left its maximum and its sum. Give
+# maximum and sum of the whole rows. (`tl.exp` and `tl.maximum` work on blocks.)
+
+
+# %% exercise="6.b"
+@triton.jit
+def merge_kernel(m1_ptr, l1_ptr, m2_ptr, l2_ptr, m_ptr, l_ptr, rows, BLOCK: tl.constexpr):
+    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = offs < rows
+    m1, l1 = tl.load(m1_ptr + offs, mask=mask, other=0.0), tl.load(l1_ptr + offs, mask=mask, other=1.0)
+    m2, l2 = tl.load(m2_ptr + offs, mask=mask, other=0.0), tl.load(l2_ptr + offs, mask=mask, other=1.0)
+    ### BEGIN SOLUTION
+    m = tl.maximum(m1, m2)
+    total = l1 * tl.exp(m1 - m) + l2 * tl.exp(m2 - m)
+    tl.store(m_ptr + offs, m, mask=mask)
+    tl.store(l_ptr + offs, total, mask=mask)
+    ### END SOLUTION
+
+
+def merge_sums(m1, l1, m2, l2):
+    m, total = torch.empty_like(m1), torch.empty_like(m1)
+    merge_kernel[(triton.cdiv(len(m1), 128),)](m1, l1, m2, l2, m, total, len(m1), BLOCK=128)
+    return m, total
+
+
+# %% [markdown]
 # ## Rung 3: attention in one kernel
 #
 # The result is a sum of the same kind, with a value behind each exponential:
@@ -289,9 +346,8 @@ def run(kernel, q, k, v, block_m=16, block_n=16, **constants):
 
 
 # %% [markdown]
-# (`input_precision="ieee"` keeps all bits of float32, as in lesson 05. In the model's float32 it matters; in bfloat16
-# it changes nothing.) Every query sees every key for now; that later ones are hidden comes in rung 5. Run it on the
-# model's tensors, and follow query 36, row 4 of the last tile:
+# (`input_precision="ieee"` keeps all bits of float32, as in lesson 05.) Every query sees every key for now; that later
+# ones are hidden comes in rung 5. Run it on the model's tensors, and follow query 36, row 4 of the last tile:
 
 # %% tags=["nbval-ignore-output"]
 with trace(watch=["scores", "row_max", "row_sum"]) as launch:
@@ -302,14 +358,14 @@ assert len(frames) == 3 and not frames.notes
 frames
 
 # %% [markdown]
-# The same row as before, 16 keys at a time, and this time nobody ever wrote the scores anywhere. They were there for
-# one turn of the loop, in the registers of one program.
+# The same row as before, 16 keys at a time. Its scores were there for one turn of the loop, in the registers of one
+# program, and nowhere else.
 #
 # Note the line with `tl.where`. The idle keys were loaded as 0, as a product wants them. But the score of a key of
 # zeros is 0, not $-\infty$. It is rung 1's trap again, and `other=` cannot help: the $-\infty$ must be set *after* the
 # product.
 #
-# ### The bytes
+# ### The bytes (optional)
 #
 # **Predict.** q is read once, and o written once. How often is each element of k read, with 512 tokens, tiles of 64
 # queries, and three query heads that share a head of keys?
@@ -341,7 +397,7 @@ draw.bytes_bar({"composed": ops.bytes, "tiled, asked for": ledger.bytes, "each b
 # that is what `BLOCK_M` is for. The tile of queries, its accumulator and its scores live in registers, and those are
 # the limit. AMD's library aiter takes 128 queries and 64 keys on an MI300X, by its configuration for gfx942.
 #
-# ## Rung 4: powers of two
+# ## Rung 4: powers of two (optional)
 #
 # As in lesson 03, a GPU has no instruction for $e^x$, but one for $2^x$, `v_exp_f32`. Here is the smallest kernel with
 # the line that matters, and what an MI300X executes for it: one wave, 256 elements, four for each lane.
@@ -410,6 +466,8 @@ assert powers.instructions > 0.15 * counted.instructions and powers.kinds["trans
 # Now the [**causal mask**](#Glossary): query $i$ sees the keys up to $i$. In general there may be more keys than
 # queries, for instance when the beginning of the text is already in a cache. The *last* query sees the last key, so
 # query $i$ sees the keys up to $i + S_k - S_q$. The simplest change is one line: set all other scores to $-\infty$.
+# (From here on the kernels take `tl.exp2`, which is cheaper, with $\log_2 e = 1.4427$ in the scale: $e^s = 2^{s \log_2
+# e}$.)
 #
 # **Predict.** That gives the right result. What does it waste?
 
@@ -469,9 +527,15 @@ print("same as PyTorch:", torch.allclose(o, expected, atol=1e-5))
 draw.causal_map(launch)
 
 # %% [markdown]
+# ### One loop, two uses (optional)
+#
 # One waste is left. `tl.where` and the masks of the loads run in every tile, and only the tiles on the stair need them.
-# So split the walk: first the blocks of keys that *every* query of the tile sees, then the rest. The loop moves into a
-# function with a constant `MASKED`, and the compiler makes two different loops of it. This is the final kernel.
+# So split the walk: first the blocks of keys that *every* query of the tile sees, then the rest. You do not want to
+# write the loop twice. Move it into a [device function](03_fused_activations.ipynb#Glossary) with a constant `MASKED`,
+# and the compiler makes two different loops of it.
+#
+# A device function cannot change its caller's variables. So what the loop carries from turn to turn, accumulator,
+# maximum and sum, goes in as arguments and comes back as a tuple, as in Python.
 
 
 # %%
@@ -492,6 +556,7 @@ def attend(
     for start_n in range(start, end, BLOCK_N):
         offs_n = start_n + tl.arange(0, BLOCK_N)
         k = load_rows(k_ptr, offs_n, seq_k, D, MASKED)
+        v = load_rows(v_ptr, offs_n, seq_k, D, MASKED)
         scores = tl.dot(q, k.T, input_precision="ieee") * scale
         if MASKED:
             scores = tl.where(offs_n < keys_seen[:, None], scores, -float("inf"))
@@ -500,11 +565,57 @@ def attend(
         rescale = tl.exp2(row_max - new_max)
         row_sum = row_sum * rescale + tl.sum(p, axis=1)
         row_max = new_max
-        v = load_rows(v_ptr, offs_n, seq_k, D, MASKED)
         acc = tl.dot(p.to(v.dtype), v, acc * rescale[:, None], input_precision="ieee")
     return acc, row_max, row_sum
 
 
+# %%
+@triton.jit
+def two_loops_kernel(
+    q_ptr, k_ptr, v_ptr, o_ptr, seq_q, seq_k, scale,
+    GROUP: tl.constexpr, D: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
+):  # fmt: skip
+    head = tl.program_id(1).to(tl.int64)
+    start_m = tl.program_id(0) * BLOCK_M
+    offs_m = start_m + tl.arange(0, BLOCK_M)
+    k_ptr += head // GROUP * seq_k * D
+    v_ptr += head // GROUP * seq_k * D
+    q = load_rows(q_ptr + head * seq_q * D, offs_m, seq_q, D, True)
+    scale *= 1.4426950408889634
+
+    keys_seen = tl.minimum(offs_m + 1 + seq_k - seq_q, seq_k)
+    whole = tl.maximum(tl.min(keys_seen, axis=0), 0) // BLOCK_N * BLOCK_N  # blocks that every query sees
+    end = tl.max(keys_seen, axis=0)
+    row_max = tl.full((BLOCK_M,), -float("inf"), tl.float32)
+    row_sum = tl.zeros((BLOCK_M,), tl.float32)
+    acc = tl.zeros((BLOCK_M, D), tl.float32)
+    acc, row_max, row_sum = attend(
+        acc, row_max, row_sum, q, k_ptr, v_ptr, keys_seen, seq_k, scale, 0, whole, D, BLOCK_N, False
+    )
+    acc, row_max, row_sum = attend(
+        acc, row_max, row_sum, q, k_ptr, v_ptr, keys_seen, seq_k, scale, whole, end, D, BLOCK_N, True
+    )
+    o = acc / row_sum[:, None]
+    o_ptrs = o_ptr + (head * seq_q + offs_m)[:, None] * D + tl.arange(0, D)
+    tl.store(o_ptrs, o.to(o_ptr.dtype.element_ty), mask=offs_m[:, None] < seq_q)
+
+
+o = run(two_loops_kernel, q, k, v)
+print("same as PyTorch:", torch.allclose(o, expected, atol=1e-5))
+
+# %% [markdown]
+# ### The final kernel (optional)
+#
+# Three things are still to come, and none of them touches the loop.
+#
+# - **The longest first.** The programs are no longer equal: the last tile of queries walks over all keys, the first
+#   over a single block. A GPU starts programs in the order of their numbers, and at the end short ones fill the gaps
+#   better than long ones. So tiles are counted from the end.
+# - **With or without the causal mask**, by a constant.
+# - **A second result**, `lse`: one number for each row, of which more below.
+
+
+# %%
 @triton.jit
 def attention_kernel(
     q_ptr, k_ptr, v_ptr, o_ptr, lse_ptr, seq_q, seq_k, scale,
@@ -516,28 +627,26 @@ def attention_kernel(
     k_ptr += head // GROUP * seq_k * D
     v_ptr += head // GROUP * seq_k * D
     q = load_rows(q_ptr + head * seq_q * D, offs_m, seq_q, D, True)
+    scale *= 1.4426950408889634
 
     beyond = 1 + seq_k - seq_q if CAUSAL else seq_k  # query i sees i + beyond keys, as far as there are any
     keys_seen = tl.minimum(offs_m + beyond, seq_k)
     whole = tl.maximum(tl.minimum(start_m + beyond, seq_k), 0) // BLOCK_N * BLOCK_N  # the first query sees the fewest
     end = tl.minimum(start_m + BLOCK_M - 1 + beyond, seq_k)  # and the last one the most
     row_max = tl.full((BLOCK_M,), -float("inf"), tl.float32)
-    running = tl.zeros((BLOCK_M, D), tl.float32), row_max, tl.zeros((BLOCK_M,), tl.float32)
-    inputs = q, k_ptr, v_ptr, keys_seen, seq_k, scale * 1.4426950408889634
-    running = attend(*running, *inputs, 0, whole, D, BLOCK_N, False)
-    acc, row_max, row_sum = attend(*running, *inputs, whole, end, D, BLOCK_N, True)
-
+    row_sum = tl.zeros((BLOCK_M,), tl.float32)
+    acc = tl.zeros((BLOCK_M, D), tl.float32)
+    acc, row_max, row_sum = attend(
+        acc, row_max, row_sum, q, k_ptr, v_ptr, keys_seen, seq_k, scale, 0, whole, D, BLOCK_N, False
+    )
+    acc, row_max, row_sum = attend(
+        acc, row_max, row_sum, q, k_ptr, v_ptr, keys_seen, seq_k, scale, whole, end, D, BLOCK_N, True
+    )
     o = acc / row_sum[:, None]
     o_ptrs = o_ptr + (head * seq_q + offs_m)[:, None] * D + tl.arange(0, D)
     tl.store(o_ptrs, o.to(o_ptr.dtype.element_ty), mask=offs_m[:, None] < seq_q)
     lse = (row_max + tl.log2(row_sum)) * 0.6931471805599453  # ln 2
     tl.store(lse_ptr + head * seq_q + offs_m, lse, mask=offs_m < seq_q)
-
-
-# %% [markdown]
-# Two details. The programs are no longer equal: the last tile of queries walks over all keys, the first over a single
-# block. So tiles are counted from the end. A GPU starts programs in the order of their numbers, and at the end short
-# ones fill the gaps better than long ones. And the kernel stores a second result, `lse`, of which more below.
 
 
 # %%
@@ -578,7 +687,7 @@ assert counts[0] > 1.6 * counts[1] and counts[1] > 1.05 * counts[2]
 # 136 of the 256 tiles are left, as the matrix instructions show, and 16 of them lie on the stair. Skipping saves what
 # the picture promised, and the second loop another tenth.
 #
-# ## Rung 6: why P is rounded
+# ## Rung 6: why P is rounded (optional)
 #
 # `p.to(v.dtype)` has stood in every kernel so far. In float32 it does nothing. In bfloat16 it throws away 16 bits of
 # numbers that were just computed with care, before they are used. The rule of this course is to round once, at the
@@ -631,10 +740,14 @@ assert errors[0].mean() < 1.5 * errors[2].mean()
 #
 # $$ \text{lse}_i = m + \ln l = \ln \sum_j e^{s_{ij}} $$
 #
-# the *log-sum-exp*, [**LSE**](#Glossary). The final kernel stores it. Its maximum and sum are in base 2, so $\text{lse}
-# = (m_2 + \log_2 l_2) \ln 2$. One number for each row, and it says what the whole softmax divided by: $p_{ij} =
-# e^{s_{ij} - \text{lse}_i}$, no maximum needed. The backward pass lives on that (below). And with it you can put
-# results together that were computed apart. Give one launch the first 20 keys and another the rest:
+# the *log-sum-exp*, [**LSE**](#Glossary). One number for each row, and it says what the whole softmax divided by:
+# $p_{ij} = e^{s_{ij} - \text{lse}_i}$, no maximum needed. The backward pass lives on that. And with it results can be
+# put together that were computed apart, as you merged two halves of a row.
+#
+# ### Two launches, one result (optional)
+#
+# The final kernel stores the LSE. Its maximum and sum are in base 2, so $\text{lse} = (m_2 + \log_2 l_2) \ln 2$. Give
+# one launch the first 20 keys and another the rest:
 
 # %%
 o_a, lse_a = attention(q, k[:, :20].contiguous(), v[:, :20].contiguous(), causal=False)
@@ -663,7 +776,8 @@ def window_kernel(
     D: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     offs_m = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    q = load_rows(q_ptr, offs_m, seq_q, D, True)
+    offs_d, mask_m = tl.arange(0, D), offs_m[:, None] < seq_q
+    q = tl.load(q_ptr + offs_m[:, None] * D + offs_d, mask=mask_m, other=0.0)
     keys_seen = offs_m + 1 + seq_k - seq_q
     start = tl.maximum(tl.min(keys_seen, axis=0) - WINDOW, 0) // BLOCK * BLOCK
     end = tl.minimum(tl.max(keys_seen, axis=0), seq_k)
@@ -673,8 +787,9 @@ def window_kernel(
     acc = tl.zeros((BLOCK, D), tl.float32)
     for start_n in range(start, end, BLOCK):
         offs_n = start_n + tl.arange(0, BLOCK)
-        k = load_rows(k_ptr, offs_n, seq_k, D, True)
-        v = load_rows(v_ptr, offs_n, seq_k, D, True)
+        mask_n = offs_n[:, None] < seq_k
+        k = tl.load(k_ptr + offs_n[:, None] * D + offs_d, mask=mask_n, other=0.0)
+        v = tl.load(v_ptr + offs_n[:, None] * D + offs_d, mask=mask_n, other=0.0)
         seen = (offs_n < keys_seen[:, None]) & (offs_n >= keys_seen[:, None] - WINDOW) & (offs_n < seq_k)
         scores = tl.dot(q, k.T, input_precision="ieee") * scale * 1.4426950408889634
         scores = tl.where(seen, scores, MINUS_INFINITY)
@@ -685,7 +800,7 @@ def window_kernel(
         acc = tl.dot(p.to(v.dtype), v, acc * rescale[:, None], input_precision="ieee")
         row_max = new_max
     o = acc / row_sum[:, None]
-    tl.store(o_ptr + offs_m[:, None] * D + tl.arange(0, D), o, mask=offs_m[:, None] < seq_q)
+    tl.store(o_ptr + offs_m[:, None] * D + offs_d, o, mask=mask_m)
 
 
 def window(q, k, v, minus_infinity=-float("inf"), kernel=window_kernel, size=8):
@@ -723,6 +838,8 @@ frames
 # (-\infty)$, which is NaN. And NaN times any factor stays NaN. (With a causal mask every query sees key 0, in the very
 # first block. So there it cannot happen.)
 #
+# ### A repair that hides it (optional)
+#
 # The popular repair is a number that is "low enough" in place of $-\infty$:
 
 # %%
@@ -749,7 +866,11 @@ print("the mean of the first 16 values instead:", torch.allclose(o[:13], mean, a
 # Nothing wiped the nonsense out. A query that may see nothing gets the mean of the first sixteen values, those of other
 # tokens. No NaN, no warning, a vector that looks like all others. It should be zero: a sum over no keys.
 #
-# So $-\infty$ was right. What is missing is a guard where two of them meet, and one more where the sum is 0 in the end:
+# ### The guard
+#
+# So $-\infty$ is right. What is missing is a guard where two of them meet. And a query may see no key at all, in no
+# block: in a batch, short prompts are filled up with tokens that stand for nothing. Its result is a sum over no keys,
+# zero, so a second guard keeps 0 from being divided by 0. (Take 37 queries and only 24 keys: the first 13 see none.)
 
 
 # %%
@@ -759,7 +880,8 @@ def guarded_kernel(
     D: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     offs_m = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    q = load_rows(q_ptr, offs_m, seq_q, D, True)
+    offs_d, mask_m = tl.arange(0, D), offs_m[:, None] < seq_q
+    q = tl.load(q_ptr + offs_m[:, None] * D + offs_d, mask=mask_m, other=0.0)
     keys_seen = offs_m + 1 + seq_k - seq_q
     start = tl.maximum(tl.min(keys_seen, axis=0) - WINDOW, 0) // BLOCK * BLOCK
     end = tl.minimum(tl.max(keys_seen, axis=0), seq_k)
@@ -769,8 +891,9 @@ def guarded_kernel(
     acc = tl.zeros((BLOCK, D), tl.float32)
     for start_n in range(start, end, BLOCK):
         offs_n = start_n + tl.arange(0, BLOCK)
-        k = load_rows(k_ptr, offs_n, seq_k, D, True)
-        v = load_rows(v_ptr, offs_n, seq_k, D, True)
+        mask_n = offs_n[:, None] < seq_k
+        k = tl.load(k_ptr + offs_n[:, None] * D + offs_d, mask=mask_n, other=0.0)
+        v = tl.load(v_ptr + offs_n[:, None] * D + offs_d, mask=mask_n, other=0.0)
         seen = (offs_n < keys_seen[:, None]) & (offs_n >= keys_seen[:, None] - WINDOW) & (offs_n < seq_k)
         scores = tl.dot(q, k.T, input_precision="ieee") * scale * 1.4426950408889634
         scores = tl.where(seen, scores, MINUS_INFINITY)
@@ -782,9 +905,10 @@ def guarded_kernel(
         acc = tl.dot(p.to(v.dtype), v, acc * rescale[:, None], input_precision="ieee")
         row_max = new_max
     o = acc / tl.where(row_sum == 0.0, 1.0, row_sum)[:, None]  # nothing seen at all: 0 / 1
-    tl.store(o_ptr + offs_m[:, None] * D + tl.arange(0, D), o, mask=offs_m[:, None] < seq_q)
+    tl.store(o_ptr + offs_m[:, None] * D + offs_d, o, mask=mask_m)
 
 
+few = q[1], k[0, :24].contiguous(), v[0, :24].contiguous()
 for name, case in (("every query sees keys", head), ("some see none", few)):
     o = window(*case, kernel=guarded_kernel)
     print(f"{name:22} right:", torch.allclose(o, window_reference(*case), atol=1e-5))
@@ -793,6 +917,8 @@ for name, case in (("every query sees keys", head), ("some see none", few)):
 # With a centre of 0 the weights of unseen keys are $2^{-\infty - 0} = 0$, and so is the factor: what is nothing stays
 # nothing. The LSE of such a row is $-\infty$, and so it weighs nothing when parts are merged.
 #
+# ### In the field (optional)
+#
 # Both halves of this trap are alive in the field. A block of nothing but $-\infty$ made NaN of a loss in
 # flash-attention ([#1930](https://github.com/Dao-AILab/flash-attention/issues/1930)). FlashInfer had a finite stand-in,
 # -50000, and queries without keys came back with a finite LSE
@@ -800,7 +926,7 @@ for name, case in (("every query sees keys", head), ("some see none", few)):
 # needed the guard in three places ([#4401](https://github.com/flashinfer-ai/flashinfer/pull/4401)). So test attention
 # with **a window**, and with **more queries than keys**.
 #
-# ## On real hardware
+# ## On real hardware (optional)
 #
 # ### Where P goes
 #
@@ -918,7 +1044,7 @@ print(answer.text)
 print("same tokens:", answer.tokens == expected.tokens)
 
 # %% [markdown]
-# ### And backwards?
+# ### And backwards? (optional)
 #
 # (For those who train models. Skip it if you do not.) The gradients need P again, and P was never written. PyTorch's
 # formula keeps it: at 8192 tokens 2.4 GB in each layer, until the backward pass comes by. The fused kernel keeps the
@@ -961,10 +1087,8 @@ print("same gradients:", [torch.allclose(x.grad, mine) for x, mine in zip(wide, 
 # - The exercises, [`exercises/06_attention.ipynb`](../exercises/06_attention.ipynb): a softmax (6.1), LSE in one walk
 #   (6.2), the tiled attention (6.3), the prefill of the model (6.4), a window to repair (6.5), and the gradient of the
 #   queries (6.6).
-# - [`course_kernels/attention.py`](../course_kernels/attention.py). Beyond this lesson it takes any head dimension up
-#   to 256, takes the maximum *before* it scales, so that scale and subtraction become one instruction, and orders its
-#   programs so that heads that share keys meet in one L2 cache.
-# - Dao, *FlashAttention-2: Faster Attention with Better Parallelism and Work Partitioning*, 2023.
+# - [`course_kernels/attention.py`](../course_kernels/attention.py), which takes any head dimension up to 256 and lets
+#   heads that share keys meet in one L2 cache.
 # - [07 KV cache](07_kv_cache.ipynb): one query, many keys.
 #
 # ### From formula to code

@@ -32,10 +32,11 @@ KERNEL = {
 def lesson_notebook(lesson: Lesson) -> NotebookNode:
     """Return the notebook of lesson.py, without outputs."""
     cells = source.read(lesson.file("lesson.py"))
+    steps = {step.number for step in lesson.steps}
     for cell in cells:
-        if cell.exercise or cell.header:
-            raise source.SourceError(f"{cell.place}: exercises belong into exercises.py.")
-    return notebook(lesson, (_cell(cell, cell.text) for cell in cells))
+        if {cell.exercise, cell.header} - steps - {None}:
+            raise source.SourceError(f"{cell.place}: exercises belong into exercises.py, steps into steps.py.")
+    return notebook(lesson, (_exercise_cell(lesson, cell, lambda answer: answer.stub) for cell in cells))
 
 
 def exercise_notebook(lesson: Lesson) -> NotebookNode:
@@ -79,11 +80,15 @@ def _exercise_cell(lesson: Lesson, cell: source.Cell, face: Callable[[source.Ans
 
 
 def header(lesson: Lesson, number: str) -> str:
-    """Return the heading of an exercise from its spec: number, title, stars and time."""
+    """Return the heading of an exercise from its spec: number, title, stars, time, and whether the core needs it."""
     for exercise in lesson.exercises:
         if exercise.number == number:
             stars = "★" * exercise.stars + "☆" * (3 - exercise.stars)
-            return f"## Exercise {number}: {exercise.title}\n\n{stars} · about {exercise.minutes} minutes"
+            path = (" · short path" if number in lesson.core else " · optional") if lesson.core else ""
+            return f"## Exercise {number}: {exercise.title}\n\n{stars} · about {exercise.minutes} minutes{path}"
+    for step in lesson.steps:
+        if step.number == number:
+            return f"### Your turn, {number}: {step.title}\n\nAbout {step.minutes} minutes. Stuck? `%hint {number}`"
     raise source.SourceError(f"Lesson {lesson.name} writes a statement of exercise {number}, which spec.py lacks.")
 
 

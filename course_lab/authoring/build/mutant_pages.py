@@ -17,6 +17,7 @@ A lesson is a package that registers in the entry-point group `course_lab.lesson
 `solutions/NN_topic.ipynb` (solved, executed) |
 | `spec.py` | `EXERCISES`: number, title, stars, reference, named cases, hints | the headers, and what a check runs |
 | `mutants.py` | `MUTANTS`: wrong answers, each with the diagnosis it must get | the table below |
+| `steps.py` | `STEPS`, `MUTANTS`: the same for short exercises inside `lesson.py` (2.a, 2.b) | cells of the lesson |
 
 `make lessons` builds the notebooks and this page; the tests fail when they don't agree. CONTRIBUTING.md shows how to
 add a lesson, an exercise or a mutant.
@@ -36,7 +37,7 @@ def overview(lessons: list[Lesson]) -> str:
 def _section(lesson: Lesson) -> str:
     rows = [
         f"| {exercise.number} {_cell(exercise.title)} | {_cell(mutant.name)} | `{mutant.diagnosis}` |"
-        for exercise in lesson.exercises
+        for exercise in (*lesson.exercises, *lesson.steps)
         for mutant in lesson.mutants.get(exercise.number, ())
     ]
     return "\n".join([f"### {lesson.name}", "", "| exercise | mutant | diagnosis |", "|---|---|---|", *rows, ""])

@@ -16,6 +16,7 @@ CELL_LINES = 25
 KERNEL_CELL_LINES = 60
 HINTS = 3
 MUTANTS = 5
+STEP_MUTANTS = 2
 _NOT_COMMONMARK = re.compile(r"^\s*(:::|`{3,}\s*\{|> \[!)|\{(ref|doc|term|eq|numref|cite)\}`", re.MULTILINE)
 
 
@@ -31,8 +32,12 @@ def problems(lesson: Lesson) -> list[str]:
 
 
 def _lesson_cells(lesson: Lesson) -> Iterator[str]:
+    headers: set[str | None] = set()
     for cell in source.read(lesson.file("lesson.py")):
         yield from _any_cell(cell)
+        headers.add(cell.header)
+        if cell.exercise and cell.exercise not in headers:
+            yield f'{cell.place} has no statement before it: add `# %% [markdown] exercise_header="{cell.exercise}"`.'
         lines, limit = len(cell.text.splitlines()), _limit(cell)
         if cell.kind == "code" and lines >= limit:
             yield f"{cell.place} has {lines} lines; keep it under {limit}, or cut it in two."
@@ -68,13 +73,15 @@ def _any_cell(cell: source.Cell) -> Iterator[str]:
 
 def _answers(lesson: Lesson) -> Iterator[str]:
     """The answer cells and the specs name the same exercises, and each cell makes a usable stub."""
-    specs = {exercise.number: exercise for exercise in lesson.exercises}
+    specs = {exercise.number: exercise for exercise in (*lesson.exercises, *lesson.steps)}
+    steps = {step.number for step in lesson.steps}
     for number in sorted(set(lesson.answers) - set(specs)):
         yield f"{lesson.name}/exercises.py answers exercise {number}, which spec.py lacks."
     for number, exercise in specs.items():
         answer = lesson.answers.get(number)
         if answer is None:
-            yield f"Exercise {number} has no answer cell in {lesson.name}/exercises.py."
+            file = "lesson.py" if number in steps else "exercises.py"
+            yield f"Exercise {number} has no answer cell in {lesson.name}/{file}."
             continue
         yield from _answer(number, exercise, answer)
 
@@ -102,10 +109,16 @@ def _answer(number: str, exercise, answer: source.Answer) -> Iterator[str]:
 def _specs(lesson: Lesson) -> Iterator[str]:
     if len(lesson.exercises) < lesson.minimum_exercises:
         yield f"Lesson {lesson.name} has {len(lesson.exercises)} exercises; it needs {lesson.minimum_exercises}."
-    for number, count in Counter(exercise.number for exercise in lesson.exercises).items():
+    every = (*lesson.exercises, *lesson.steps)
+    for number, count in Counter(exercise.number for exercise in every).items():
         if count > 1:
             yield f"Exercise number {number} is used {count} times in {lesson.name}/spec.py."
-    for exercise in lesson.exercises:
+    for number in sorted(set(lesson.core) - {exercise.number for exercise in lesson.exercises}):
+        yield f"CORE of {lesson.name} names exercise {number}, which spec.py lacks."
+    for step in lesson.steps:
+        if step.stars or not step.number.startswith(f"{lesson.number}."):
+            yield f"Step {step.number} of {lesson.name}: it has no stars, and its number begins with {lesson.number}."
+    for exercise in every:
         if len(exercise.hints) != HINTS:
             yield f"Exercise {exercise.number} has {len(exercise.hints)} hints; it needs exactly {HINTS}."
         if exercise.picture and exercise.picture not in draw.__all__:
@@ -113,13 +126,14 @@ def _specs(lesson: Lesson) -> Iterator[str]:
 
 
 def _mutants(lesson: Lesson) -> Iterator[str]:
-    numbers = [exercise.number for exercise in lesson.exercises]
-    for number in sorted(set(lesson.mutants) - set(numbers)):
+    least = {exercise.number: MUTANTS for exercise in lesson.exercises}
+    least |= {step.number: STEP_MUTANTS for step in lesson.steps}
+    for number in sorted(set(lesson.mutants) - set(least)):
         yield f"{lesson.name}/mutants.py has mutants of exercise {number}, which spec.py lacks."
-    for number in numbers:
+    for number in least:
         mutants = lesson.mutants.get(number, ())
-        if len(mutants) < MUTANTS:
-            yield f"Exercise {number} has {len(mutants)} mutants; it needs {MUTANTS}."
+        if len(mutants) < least[number]:
+            yield f"Exercise {number} has {len(mutants)} mutants; it needs {least[number]}."
         for name, count in Counter(mutant.name for mutant in mutants).items():
             if count > 1:
                 yield f"Exercise {number} has {count} mutants called {name!r}."
