@@ -89,6 +89,9 @@ class Exercise:
     inplace: positions of arguments that the entry is asked to write; what they hold afterwards is compared with what
         the reference leaves in its own copy, and changing them is no mistake.
     max_launches: the most kernels that one call may launch (1 for "fuse it"); None for any number.
+    no_idle: the text asks for as many programs as there is work: more are a mistake.
+    demand: takes the arguments of a case and what was seen of its launches (`check.protocol.LaunchSeen`); returns what
+        of the text was not met, in a sentence, or "".
     torch_may_finish: the returned tensor may be computed by PyTorch from what a kernel wrote (a last small sum).
     time_limit: seconds for all cases together.
     picture: the function of `gfxlab.draw` whose picture of its heaviest launch a right answer gets ("tile_walk",
@@ -107,6 +110,8 @@ class Exercise:
     kind: str = "write"
     inplace: tuple[int, ...] = ()
     max_launches: int | None = None
+    no_idle: bool = False
+    demand: Callable[[tuple[Any, ...], tuple[Any, ...]], str] | None = None
     torch_may_finish: bool = False
     time_limit: float = 10.0
     picture: str = ""

@@ -19,8 +19,10 @@ from course_lab.check import answer, guard
 from course_lab.check.evidence import Evidence
 from course_lab.check.protocol import Change, Definition, Job, Problem, Seen, read, wire
 from gfxlab import sandbox
+from gfxlab.code.errors import AmdCompileError, AmdLimitError
 from gfxlab.engine import dual_mode, hooks
 from gfxlab.simulator import SimulationError, using
+from gfxlab.simulator.core.executor import EXECUTORS
 from gfxlab.tracing import TracedLaunch
 
 CASE_MARK = "\x1e"  # printed before each case, so that the parent can tell which case printed what
@@ -105,9 +107,9 @@ def _run_case(entry: Callable, args: tuple, job: Job) -> Seen:
     before = [_bits(a) for a in given]
     problem, result = None, None
     allocations = guard.Allocations()
-    with hooks.guard("record") as faults, hooks.poison(job.poison):
+    with hooks.guard("record") as faults, hooks.poison(job.poison), _order(job):
         evidence = Evidence(answer.filename(job.number), faults)
-        with _engine(job.simulate) as simulated, hooks.observe(evidence), allocations:
+        with _engine(job) as simulated, hooks.observe(evidence), allocations:
             try:
                 result = entry(*given)
             except BaseException as error:  # SystemExit too
@@ -134,9 +136,15 @@ def _guardable(value: Any) -> bool:
     return isinstance(value, torch.Tensor) and not is_spread(value)  # margins would be filled: all of the gaps too
 
 
-def _engine(simulate: str) -> contextlib.AbstractContextManager:
+def _engine(job: Job) -> contextlib.AbstractContextManager:
     """What launches on CPU tensors run on: a simulated GPU, or as ever the interpreter."""
-    return using(simulate, quiet=True) if simulate else contextlib.nullcontext()
+    if not job.simulate:
+        return contextlib.nullcontext()
+    return using(job.simulate, quiet=True, executor=EXECUTORS[job.order])
+
+
+def _order(job: Job) -> contextlib.AbstractContextManager:
+    return contextlib.nullcontext() if job.simulate else hooks.program_order(job.order)
 
 
 def _bits(value: Any) -> bytes | None:
@@ -171,7 +179,10 @@ def describe(error: BaseException, number: str) -> Problem:
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == answer.filename(number)]
     line = frames[-1].lineno if frames else None
     fault = isinstance(error, SimulationError) and not isinstance(error, NotImplementedError)
-    return Problem(type(error).__name__, _words(error)[:2000], line, fault)
+    refused = isinstance(error, (AmdCompileError, AmdLimitError))
+    if isinstance(error, AmdCompileError) and error.filename == answer.filename(number):
+        line = error.line
+    return Problem(type(error).__name__, _words(error)[:2000], line, fault, refused)
 
 
 def _words(error: BaseException) -> str:

@@ -20,6 +20,7 @@ import torch
 from course_lab.authoring.exercise import Exercise
 from course_lab.authoring.spread import is_spread
 from course_lab.check import answer
+from course_lab.check.protocol import RaceSeen
 from course_lab.check.sentences import Diagnosis, diagnosis, plain_exception
 from course_lab.check.verdict import CaseRun, Comparison, close, fresh, numbers
 from gfxlab.engine.hooks import format_program
@@ -158,6 +159,16 @@ def too_many_launches(facts: Facts) -> Diagnosis | None:
     return None
 
 
+def demands(facts: Facts) -> Diagnosis | None:
+    """What the text asks for besides the numbers."""
+    for run in facts.failing:
+        if launch := run.idle_launch:
+            return diagnosis("idle-programs", idle=launch.idle, total=launch.programs, kernel=launch.name)
+        if run.values_right and run.unmet:
+            return diagnosis("demand-not-met", sentence=run.unmet)
+    return None
+
+
 # ---- a known mistake, recognised by its numbers --------------------------------------------------------------------
 
 
@@ -222,6 +233,19 @@ def same_programs(facts: Facts) -> Diagnosis | None:
             about = {"element": overlap.element, "tensor": overlap.tensor}
             return diagnosis("overlapping-programs", first=first, second=second, **about)
     return None
+
+
+def race_diagnosis(race: RaceSeen) -> Diagnosis:
+    """What two programs do to one element, in words."""
+    first, second = (format_program(program) for program in race.programs)
+    element = f"element {race.element} of {race.tensor}"
+    if race.kind == "store":
+        one = f"Program {first} stores to {element} in line {race.lines[0]}"
+        return diagnosis(
+            "race", one=one, other=f"program {second} stores something else there, in line {race.lines[1]}"
+        )
+    one = f"Program {first} touches {element} in line {race.lines[0]}"
+    return diagnosis("race", one=one, other=f"program {second} in line {race.lines[1]}, and one of them stores it")
 
 
 def unwritten(facts: Facts) -> Diagnosis | None:
@@ -408,6 +432,7 @@ RULES = (
     input_modified,
     result_reused,
     too_many_launches,
+    demands,
     suspects,
     transposed,
     hard_coded_kernel,

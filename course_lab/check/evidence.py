@@ -5,13 +5,16 @@ For every element that a kernel stores, the last program and line are kept, so t
 
 from __future__ import annotations
 
-from dataclasses import replace
+import ctypes
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
 
 from course_lab.authoring.spread import untouched
-from course_lab.check.protocol import Event, FaultSeen, LaunchSeen, Overlap, Program
+from course_lab.check.protocol import Event, FaultSeen, LaunchSeen, Loads, Overlap, Program
+from course_lab.check.races import Races, Touch
 from gfxlab.engine import hooks
 
 _MAX_FAULTS = 20
@@ -34,31 +37,53 @@ class Evidence:
         self._tensors: dict[str, torch.Tensor] = {}
         self._alive: list[torch.Tensor] = []  # an address must not be used twice
         self._stored: dict[Program, int] = {}
+        self._loads: dict[str, list[int]] = {}  # lanes, and different elements
+        self._busy: set[Program] = set()
+        self._races = Races()
 
     # ---- called by the interpreter
 
     def on_launch(self, launch: hooks.Launch) -> None:
         mine = launch.fn.__code__.co_filename == self._source
-        self.launches.append(LaunchSeen(launch.name, tuple(launch.grid), mine))
+        self.launches.append(LaunchSeen(launch.name, tuple(launch.grid), mine, constants=_constants(launch.args)))
         self._tensors, self._stored = launch.tensors, {}
+        self._loads, self._busy, self._races = {}, set(), Races()
         self._alive.extend(self._tensors.values())
 
     def on_access(self, access: hooks.Access) -> None:
         self._note_faults(access)
         launch = self.launches[-1]
+        unfilled = access.kind == "load" and not access.has_other and not access.mask.all()
+        if unfilled and access.line not in launch.unfilled:
+            self.launches[-1] = replace(launch, unfilled=(*launch.unfilled, access.line))
+        if not launch.mine or access.tensor not in self._tensors or not access.mask.any():
+            return
+        place = _Place.of(access, self._tensors[access.tensor])
         if access.kind == "load":
-            if not access.has_other and not access.mask.all() and access.line not in launch.unfilled:
-                self.launches[-1] = replace(launch, unfilled=(*launch.unfilled, access.line))
-        elif launch.mine and access.tensor in self._tensors and access.mask.any():
-            self._note_store(access, self._tensors[access.tensor])
+            self._note_load(access, place)
+        else:
+            self._note_store(access, place)
 
     def on_finish(self, launch: hooks.Launch) -> None:
+        self.launches[-1] = replace(
+            self.launches[-1],
+            twins=self._twins(),
+            idle=max(self.launches[-1].programs - len(self._busy), 0),
+            race=self._races.found(),
+            alike=self._races.alike,
+            in_place=self._races.in_place,
+            loads=tuple(Loads(name, *counts) for name, counts in self._loads.items()),
+        )
+        self._races = Races()
+
+    def _twins(self) -> tuple[Program, Program] | None:
+        """Two programs that stored to the same elements throughout."""
         first: dict[int, Program] = {}
         for program, what in self._stored.items():
             if what in first:
-                self.launches[-1] = replace(self.launches[-1], twins=(first[what], program))
-                break
+                return first[what], program
             first[what] = program
+        return None
 
     # ---- asked afterwards
 
@@ -80,13 +105,24 @@ class Evidence:
                 self.faults.append(FaultSeen(partial=bool(access.mask.any()), **about))
         self._faults_seen = len(self._guard_faults)
 
-    def _note_store(self, access: hooks.Access, tensor: torch.Tensor) -> None:
-        storage = tensor.untyped_storage()
-        key = storage.data_ptr(), tensor.element_size()
-        if key not in self._writers:
-            self._writers[key] = _owners(storage.nbytes() // tensor.element_size())
-        owner = self._writers[key]
-        where = access.elements[access.mask] + tensor.storage_offset()
+    def _note_load(self, access: hooks.Access, place: _Place) -> None:
+        touch = Touch(access.program, access.tensor, access.line)
+        if access.ordered:
+            self._races.atomic(place.storage, place.where, touch)
+        counts = self._loads.setdefault(access.tensor, [0, 0])
+        counts[0] += place.where.size
+        counts[1] += self._races.load(place.storage, place.count, place.where, place.first, touch)
+
+    def _note_store(self, access: hooks.Access, place: _Place) -> None:
+        if place.storage not in self._writers:
+            self._writers[place.storage] = _owners(place.count)
+        owner, where = self._writers[place.storage], place.where
+        self._busy.add(access.program)
+        touch = Touch(access.program, access.tensor, access.line)
+        if access.ordered:
+            self._races.atomic(place.storage, where, touch)
+        else:
+            self._races.store(place.storage, place.count, where, place.first, touch, place.differs(access))
         event = self.events.setdefault(Event(len(self.launches) - 1, access.program, access.line), len(self.events))
         if access.kind == "store":
             self._note_overlap(owner[where] - 1, event, access)
@@ -105,6 +141,37 @@ class Evidence:
                 element = int(access.elements[access.mask][earlier == number][0])
                 self.overlap = Overlap(access.tensor, element, access.line, (before.program, access.program))
                 return
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where an access goes: the storage (address, bytes of an element), how long it is, which of its elements."""
+
+    storage: tuple[int, int]
+    count: int
+    where: np.ndarray
+    first: int
+    tensor: torch.Tensor
+
+    @classmethod
+    def of(cls, access: hooks.Access, tensor: torch.Tensor) -> _Place:
+        storage, size, first = tensor.untyped_storage(), tensor.element_size(), tensor.storage_offset()
+        where = access.elements[access.mask] + first
+        return cls((storage.data_ptr(), size), storage.nbytes() // size, where, first, tensor)
+
+    def differs(self, access: hooks.Access) -> np.ndarray:
+        """Where the value to be stored is not, bit for bit, what stands there."""
+        size = self.storage[1]
+        values = np.broadcast_to(access.values, access.mask.shape)[access.mask]
+        if values.itemsize != size:
+            return np.ones(values.shape, bool)
+        memory = (ctypes.c_uint8 * (self.count * size)).from_address(self.storage[0])
+        return np.frombuffer(memory, f"u{size}")[self.where] != values.view(f"u{size}")
+
+
+def _constants(args: dict[str, Any]) -> tuple[tuple[str, int | float | bool | str | None], ...]:
+    plain = {name: getattr(value, "value", value) for name, value in args.items()}  # of a constexpr
+    return tuple((name, value) for name, value in plain.items() if type(value) in (int, float, bool, str, type(None)))
 
 
 def _owners(count: int) -> np.ndarray:

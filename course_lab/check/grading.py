@@ -21,7 +21,7 @@ from course_lab.authoring.spread import is_spread
 from course_lab.check import alike, answer, client, instruments, simulated
 from course_lab.check.child import CASE_MARK
 from course_lab.check.client import Attempt
-from course_lab.check.diagnosis import Facts, diagnose, from_end, own_line
+from course_lab.check.diagnosis import Facts, diagnose, from_end, own_line, race_diagnosis
 from course_lab.check.protocol import Job, clean
 from course_lab.check.report import Card, CaseResult, ExerciseFailed, Report, case_result, excerpt, shorten, shown_error
 from course_lab.check.sentences import Diagnosis, diagnosis, plain_exception
@@ -112,7 +112,7 @@ def _grade_attempt(exercise: Exercise, code: str, mistakes: _Mistakes, progress_
     if stopped is not None:
         return stopped
     facts = Facts(exercise, tree, runs, lambda run: _probe(exercise, code, run))
-    found = diagnose(facts) if facts.failing else _passed_over(exercise, code, runs)
+    found = diagnose(facts) if facts.failing else _passed_over(exercise, code, runs) or _luck(exercise, code, runs)
     if found and found.code in alike.VAGUE and facts.wrong:
         found = alike.recognise(exercise, make_job(exercise, code, runs), facts.wrong, mistakes()) or found
     runs += _run_on_gpu(exercise, code, runs)
@@ -175,6 +175,7 @@ def _make_run(exercise: Exercise, case) -> CaseRun:
     if exercise.exact is not None:
         outputs = exercise.exact(*fresh(args))
     limits = {"torch_may_finish": exercise.torch_may_finish, "max_launches": exercise.max_launches}
+    limits |= {"no_idle": exercise.no_idle, "demand": exercise.demand}
     return CaseRun(case, args, outputs, dtypes, inplace=exercise.inplace, **limits)
 
 
@@ -263,6 +264,22 @@ def _passed_over(exercise: Exercise, code: str, runs: list[CaseRun]) -> Diagnosi
         return None
     runs[smallest] = again
     return diagnosis("missing-other", line=lines[smallest][0])
+
+
+def _luck(exercise: Exercise, code: str, runs: list[CaseRun]) -> Diagnosis | None:
+    """Where two programs touch one element, a case again with its programs in another order; it is added if wrong."""
+    races = {i: launch.race for i, run in enumerate(runs) for launch in run.own_launches if launch.race}
+    if not races:
+        return None
+    smallest = min(races, key=lambda i: sum(a.numel() for a in runs[i].args if isinstance(a, torch.Tensor)))
+    for order in ("reversed", "shuffled"):
+        case = replace(runs[smallest].case, name=f"{runs[smallest].case.name}, programs {order}")
+        again = replace(runs[smallest], seen=None, case=case)
+        _fill([again], client.run_cases(make_job(exercise, code, [again], order=order), time_limit=exercise.time_limit))
+        if again.values_wrong:
+            runs.append(again)
+            return race_diagnosis(races[smallest])
+    return None
 
 
 # ---- the other engines ---------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ says about itself.
 from __future__ import annotations
 
 import dataclasses
+import math
 import re
 import types
 import typing
@@ -35,7 +36,8 @@ class Job:
 
     cases: argument tuples for the entry.  inplace: positions of arguments to hand back.  device: "cpu" or "cuda".
     poison: see `hooks.poison`; False leaves masked lanes 0, as the stock interpreter does.  simulate: the AMD
-    architecture to simulate instead of interpreting; "" interprets.
+    architecture to simulate instead of interpreting; "" interprets.  order: of the programs in the interpreter
+    ("", "reversed", "shuffled"), of the waves in the simulator ("", "forwards", "backwards": one after the other).
     """
 
     number: str
@@ -46,16 +48,22 @@ class Job:
     device: str = "cpu"
     poison: bool | str = True
     simulate: str = ""
+    order: str = ""
 
 
 @dataclass(frozen=True)
 class Problem:
-    """An exception of the answer. line: the learner's own. fault: the simulated machine found it, not Python."""
+    """An exception of the answer.
+
+    line: the learner's own.  fault: the simulated machine found it, not Python.  refused: AMD's compiler will not have
+    the kernel, or the hardware would not launch it.
+    """
 
     type: str
     message: str
     line: int | None = None
     fault: bool = False
+    refused: bool = False
 
 
 @dataclass(frozen=True)
@@ -67,11 +75,37 @@ class Definition:
 
 
 @dataclass(frozen=True)
+class Loads:
+    """What a launch loaded of one tensor: `lanes` that were on, in all, and how many different elements they read."""
+
+    tensor: str
+    lanes: int
+    elements: int
+
+
+@dataclass(frozen=True)
+class RaceSeen:
+    """Two programs of one launch touch an element, and nothing orders them (see `races`).
+
+    kind: "store" (both store, different values) or "load" (one of them loads).  programs, lines: of the two accesses,
+    the one that the interpreter made first comes first.
+    """
+
+    kind: str
+    tensor: str
+    element: int
+    programs: tuple[Program, Program]
+    lines: tuple[int, int]
+
+
+@dataclass(frozen=True)
 class LaunchSeen:
     """One launch of a kernel.
 
     mine: the kernel stands in the answer.  twins: two programs that stored to the same elements throughout.
-    unfilled: lines whose loads left masked lanes without a value.
+    unfilled: lines whose loads left masked lanes without a value.  idle: programs that stored nothing.
+    race: the first; alike: elements that several programs stored with one value.  in_place: a program stored an element
+    that it, too, had loaded.  constants: arguments that are no tensors, by name.
     """
 
     name: str
@@ -79,6 +113,24 @@ class LaunchSeen:
     mine: bool = True
     twins: tuple[Program, Program] | None = None
     unfilled: tuple[int, ...] = ()
+    idle: int = 0
+    race: RaceSeen | None = None
+    alike: int = 0
+    in_place: bool = False
+    loads: tuple[Loads, ...] = ()
+    constants: tuple[tuple[str, int | float | bool | str | None], ...] = ()
+
+    @property
+    def programs(self) -> int:
+        return math.prod(self.grid)
+
+    def loaded(self, tensor: str) -> Loads:
+        """What it loaded of the argument with this name."""
+        return next((loads for loads in self.loads if loads.tensor == tensor), Loads(tensor, 0, 0))
+
+    def constant(self, name: str) -> int | float | bool | str | None:
+        """The argument with this name; None where there is none."""
+        return dict(self.constants).get(name)
 
 
 @dataclass(frozen=True)
@@ -174,6 +226,8 @@ def read(kind: Any, value: Any, text: Callable[[str], str] = str) -> Any:
         return _read_either(inner, value, text)
     if origin is tuple:
         return _read_tuple(inner, value, text)
+    if kind is torch.Tensor:
+        value = _read_argument(value)
     if type(value) is kind or (isinstance(kind, type) and issubclass(kind, torch.Tensor) and isinstance(value, kind)):
         return text(value) if kind is str else value
     raise ProtocolError(f"{type(value).__name__} in place of {getattr(kind, '__name__', kind)}")

@@ -58,6 +58,13 @@ SENTENCES = {
     "nondeterministic": "The same inputs gave two different results. Which memory is read before it was written?",
     "gpu-differs": "Right on the interpreter, wrong on {gpu}. Programs run at the same time there: "
     "does one read what another writes?",
+    "race": "{one} and {other}. Programs run at the same time: which comes first is luck, and here it shows. "
+    "Should one program do both, an atomic order them, or a second launch follow?",
+    "wave-race": "Right while all waves of a program go in step, wrong on a simulated {gpu} where one goes ahead: "
+    "it has stored to {tensor} before another has loaded. Which lane loads an element, and which stores it?",
+    "idle-programs": "{idle} of {total} programs of {kernel} have nothing to do. How many does it take?",
+    "demand-not-met": "{sentence}",
+    "compiler-refuses": "Right on the interpreter, but not a kernel for {arch}: {message}",
     "simulator-differs": "Right on the interpreter, wrong in the machine code of a simulated {gpu}. {why}",
     "simulator-fault": "Right on the interpreter, refused in the machine code of a simulated {gpu}: {message}",
     "unknown": "The wrong elements fit no mistake that the check knows. Take the first one and follow it by hand: "

@@ -1,8 +1,8 @@
 """A second opinion on an answer that the interpreter finds right: the same cases on a simulated AMD GPU.
 
 The machine code rounds where hardware rounds, fills masked lanes as hardware does, and all programs run at the same
-time.  So it can disagree with the interpreter, and then the reason is worth knowing.  What the simulator or the
-compiler cannot do says nothing about the answer: that is a quiet line.
+time.  So it can disagree with the interpreter, and then the reason is worth knowing.  A kernel that AMD's compiler
+refuses is wrong.  What the simulator cannot do or finish says nothing about the answer: that is a quiet line.
 """
 
 from __future__ import annotations
@@ -49,6 +49,8 @@ def second_opinion(job: Job, tree: ast.Module, runs: list[CaseRun]) -> Opinion:
     wrong = [run for run in done if _speaks(run) and not run.passed]
     if wrong:
         return Opinion(tuple(wrong), _reason(wrong[0], runs, tree, gpu))
+    if apart := _one_wave_after_the_other(job, [run for run in done if run.values_right], runs):
+        return Opinion((apart,), diagnosis("wave-race", gpu=gpu, tensor=_in_place(tree)))
     if strange := [sentence for run in done for sentence in run.seen.wrong]:
         return Opinion(note=f"Right on a simulated {gpu} as well, but take care: {strange[0]}")
     silent = next((run.seen.problem.message for run in done if run.seen.problem), "")
@@ -56,6 +58,24 @@ def second_opinion(job: Job, tree: ast.Module, runs: list[CaseRun]) -> Opinion:
         why = silent.partition(". ")[0].rstrip(".") or attempt.silence
         return Opinion(note=f"Not tried on a simulated {gpu}: {why}.")
     return Opinion(note=f"Right on a simulated {gpu} as well ({len(done)} of {len(runs)} cases tried).")
+
+
+def _one_wave_after_the_other(job: Job, done: list[CaseRun], before: list[CaseRun]) -> CaseRun | None:
+    """Cases that change memory in place once more, its waves not in step; the first that is wrong then."""
+    in_place = {run.case.name for run in before if any(launch.in_place for launch in run.own_launches)}
+    again = [run for run in done if run.case.name.rpartition(", on ")[0] in in_place][:1]
+    for order in ("forwards", "backwards") if again else ():
+        apart = replace(job, cases=tuple(run.args for run in again), order=order)
+        for run, seen in zip(again, client.run_cases(apart, time_limit=_SECONDS).seen):
+            case = replace(run.case, name=f"{run.case.name}, one wave after the other")
+            run = replace(run, case=case, seen=seen)
+            if run.values_wrong:
+                return run
+    return None
+
+
+def _in_place(tree: ast.Module) -> str:
+    return next(iter(answer.loaded_and_stored(tree)), "memory")
 
 
 def _on_simulator(run: CaseRun, gpu: str) -> CaseRun:
@@ -87,13 +107,16 @@ def _dtype(run: CaseRun) -> torch.dtype:
 
 def _speaks(run: CaseRun) -> bool:
     """False where the simulator or the compiler gave up, which is no fault of the answer."""
-    return run.seen.problem is None or run.seen.problem.fault
+    problem = run.seen.problem
+    return problem is None or problem.fault or problem.refused
 
 
 # ---- why the two disagree --------------------------------------------------------------------------------------------
 
 
 def _reason(run: CaseRun, before: list[CaseRun], tree: ast.Module, gpu: str) -> Diagnosis:
+    if run.seen.problem and run.seen.problem.refused:
+        return diagnosis("compiler-refuses", arch=ARCH, message=run.seen.problem.message)
     if run.seen.problem:
         return diagnosis("simulator-fault", gpu=gpu, message=run.seen.problem.message)
     return diagnosis("simulator-differs", gpu=gpu, why=_why(run, before, tree))

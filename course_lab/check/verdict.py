@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -109,6 +110,8 @@ class CaseRun:
     inplace: tuple[int, ...] = ()
     torch_may_finish: bool = False
     max_launches: int | None = None
+    no_idle: bool = False
+    demand: Callable[[tuple[Any, ...], tuple[LaunchSeen, ...]], str] | None = None
     seen: Seen | None = None
     end: Outcome | None = None
     printed: str = ""
@@ -169,6 +172,20 @@ class CaseRun:
         return not close(numbers(before), numbers(expected), 0.0, 0.0).all()
 
     @property
+    def idle_launch(self) -> LaunchSeen | None:
+        """A launch with programs that have nothing to do, where the text asks for none."""
+        if not self.no_idle or self.engine != "interpreter":
+            return None
+        return next((launch for launch in self.own_launches if launch.idle), None)
+
+    @cached_property
+    def unmet(self) -> str:
+        """What of the text's demands was not met, in a sentence; "" when there is nothing to complain about."""
+        if self.demand is None or self.engine != "interpreter" or not self.own_launches:
+            return ""
+        return self.demand(self.args, tuple(self.own_launches))
+
+    @property
     def too_many_launches(self) -> bool:
         return self.max_launches is not None and self.seen is not None and len(self.own_launches) > self.max_launches
 
@@ -178,7 +195,7 @@ class CaseRun:
             return False
         if self.needs_kernel and (not self.own_launches or self.made_by_torch):
             return False
-        return not self.too_many_launches
+        return not (self.too_many_launches or self.idle_launch or self.unmet)
 
     def writer(self, output: int, index: tuple[int, ...]) -> Event | None:
         """The store that wrote this element last; None when no kernel wrote it."""

@@ -14,6 +14,10 @@ class AmdError(Exception):
         self.line = line
 
 
+class AmdCompileError(AmdError):
+    """The compiler refuses the kernel, and says why."""
+
+
 class AmdLimitError(AmdError, ValueError):
     """The compiler would accept the kernel, the hardware would not."""
 
@@ -154,11 +158,11 @@ _AST_WORDS = {
 }  # fmt: skip
 
 
-def compile_error(kernel: str, error: dict) -> AmdError:
+def compile_error(kernel: str, error: dict) -> AmdCompileError:
     """The error that a compile job describes: {"message", "line", "filename", "source_line"}."""
     sentence = plain(error["message"])
     line = error.get("line")
     where = f"{kernel} does not compile for AMD"
     if line:
         where += f": line {line}, `{error['source_line'].strip()}`"
-    return AmdError(f"{where}: {sentence}.", error.get("filename"), line)
+    return AmdCompileError(f"{where}: {sentence}.", error.get("filename"), line)

@@ -20,7 +20,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -89,6 +89,7 @@ class Access:
     line: int
     filename: str
     lanes: np.ndarray | None = None  # like `elements`, but also where each masked lane points to
+    ordered: bool = False  # an atomic, or a load or store by tl.atomic_load, tl.atomic_store
 
 
 class Observer(Protocol):
@@ -155,6 +156,8 @@ class _State:
     regions: list[_Region] = field(default_factory=list)
     launches: int = 0
     unseen: str = ""
+    ordered: bool = False
+    order: str = ""
 
 
 _state = _State()
@@ -201,6 +204,25 @@ def guard(policy: str) -> Iterator[list[Fault]]:
         yield _state.faults
     finally:
         _state.policy, _state.faults = before
+
+
+@contextlib.contextmanager
+def program_order(order: str) -> Iterator[None]:
+    """Run the programs of each launch "reversed" or "shuffled" (always alike); "" is the grid's own order.
+
+    Hardware promises none: a result that depends on it is luck.
+
+    Raises:
+        ValueError: `order` is none of these.
+    """
+    if order not in ("", "reversed", "shuffled"):
+        raise ValueError(f"the order of programs must be '', 'reversed' or 'shuffled', got {order!r}")
+    install()
+    before, _state.order = _state.order, order
+    try:
+        yield
+    finally:
+        _state.order = before
 
 
 @contextlib.contextmanager
@@ -314,6 +336,7 @@ def _notify(kind: str, mask, region, elements, values, has_other: bool) -> None:
         line=line,
         filename=filename,
         lanes=elements,
+        ordered=_state.ordered or kind == "atomic",
     )
     for observer in _state.observers:
         if hasattr(observer, "on_access"):
@@ -349,6 +372,19 @@ def _hooked_store(stock):
         return stock(self, ptrs, value, TensorHandle(allowed, tl.int1), *args, **kwargs)
 
     return create_masked_store
+
+
+def _hooked_ordered(stock):
+    """`tl.atomic_load` and `tl.atomic_store` are, to the interpreter, a load and a store."""
+
+    def create_atomic(self, *args, **kwargs):
+        before, _state.ordered = _state.ordered, True
+        try:
+            return stock(self, *args, **kwargs)
+        finally:
+            _state.ordered = before
+
+    return create_atomic
 
 
 def _hooked_atomic_rmw(stock):
@@ -466,6 +502,26 @@ def _hooked_set_grid_dim(stock):
     return set_grid_dim
 
 
+def _hooked_set_grid_idx(stock):
+    def set_grid_idx(self, x, y, z):
+        stock(self, *(_turn(x, y, z) if _state.order and _state.launch is not None else (x, y, z)))
+
+    return set_grid_idx
+
+
+def _turn(x: int, y: int, z: int) -> tuple[int, int, int]:
+    """The program that has its turn, in another order, when (x, y, z) would have it."""
+    grid = _state.launch.grid
+    place = (x * grid[1] + y) * grid[2] + z
+    order = _order(_state.order, grid[0] * grid[1] * grid[2])
+    return tuple(int(n) for n in np.unravel_index(int(order[place]), grid))
+
+
+@lru_cache(maxsize=8)
+def _order(name: str, count: int) -> np.ndarray:
+    return np.arange(count)[::-1] if name == "reversed" else np.random.default_rng(count).permutation(count)
+
+
 def _hooked_device_call(stock):
     def __call__(self, *args, **kwargs):
         if _state.launch is None:
@@ -505,6 +561,7 @@ def install() -> None:
         (InterpreterBuilder, "create_atomic_rmw", _hooked_atomic_rmw),
         (InterpreterBuilder, "create_atomic_cas", _hooked_atomic_cas),
         (InterpreterBuilder, "set_grid_dim", _hooked_set_grid_dim),
+        (InterpreterBuilder, "set_grid_idx", _hooked_set_grid_idx),
         (GridExecutor, "__call__", _hooked_executor_call),
         (GridExecutor, "_init_args_hst", _hooked_init_args),
         (GridExecutor, "_restore_args_dev", _hooked_restore_args),
@@ -518,4 +575,7 @@ def install() -> None:
     if missing:
         _state.unseen = _UNSEEN.format(version=triton.__version__, names=", ".join(missing))
         warnings.warn(_state.unseen, stacklevel=3)
+    for name in ("create_atomic_load", "create_atomic_store"):  # from Triton 3.9 on
+        if hasattr(InterpreterBuilder, name):
+            setattr(InterpreterBuilder, name, _hooked_ordered(getattr(InterpreterBuilder, name)))
     interpreter.FunctionRewriter._compile_and_exec = _compile_and_exec

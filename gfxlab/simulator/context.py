@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from gfxlab import hardware
 from gfxlab.bound import Launch
 from gfxlab.engine import dual_mode
 from gfxlab.engine.target import Target, simulating
+from gfxlab.simulator.core.executor import Executor
 from gfxlab.simulator.core.launch import simulate_bound
 from gfxlab.simulator.show.run import Run
 
 
 @contextlib.contextmanager
-def using(arch: str = "gfx942", *, profile: bool = False, quiet: bool = False) -> Iterator[list[Run]]:
+def using(
+    arch: str = "gfx942",
+    *,
+    profile: bool = False,
+    quiet: bool = False,
+    executor: Callable[..., Executor] = Executor,
+) -> Iterator[list[Run]]:
     """Simulate every launch on CPU tensors inside the block, whoever makes it: your kernel, or a library's.
 
         with using("gfx1100") as runs:
@@ -22,7 +29,7 @@ def using(arch: str = "gfx942", *, profile: bool = False, quiet: bool = False) -
 
     Yields a list that grows by one `Run` a launch. Grids and block sizes are those of the simulated GPU.
 
-    quiet: leave out what the kernels print.
+    quiet: leave out what the kernels print. executor: in which order waves run, see `core.executor.EXECUTORS`.
 
     Raises:
         ValueError: `arch` is unknown.
@@ -31,7 +38,7 @@ def using(arch: str = "gfx942", *, profile: bool = False, quiet: bool = False) -
     runs: list[Run] = []
 
     def run(launch: Launch) -> None:
-        runs.append(simulate_bound(launch, arch, profile=profile, quiet=quiet))
+        runs.append(simulate_bound(launch, arch, profile=profile, quiet=quiet, executor=executor))
 
     with simulating(Target(arch, hardware.card(arch).compute_units)), dual_mode.cpu_launches_by(run):
         yield runs

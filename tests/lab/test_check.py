@@ -239,7 +239,7 @@ def test_the_child_has_no_expected_values():
     given = [round(v, 3) for v in run.args[0][:2].tolist()]
     assert f"tensor {given}" in printed
     assert printed.count(f"tensor {expected}") == 1  # the answer's own y
-    assert "keys ['cases', 'code', 'device', 'entry', 'inplace', 'number', 'poison', 'simulate']" in printed
+    assert "keys ['cases', 'code', 'device', 'entry', 'inplace', 'number', 'order', 'poison', 'simulate']" in printed
 
 
 # ---- other engines -------------------------------------------------------------------------------------------------

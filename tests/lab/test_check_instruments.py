@@ -21,7 +21,7 @@ from small_exercises import (
 from course_kernels import matmul
 from course_lab.authoring.exercise import Case
 from course_lab.check import grade, instruments, measured
-from course_lab.check.grading import make_runs
+from course_lab.check.grading import make_job, make_runs
 from gfxlab import sandbox
 from gfxlab.code import compiler
 from gfxlab.tracing import trace
@@ -236,9 +236,10 @@ def test_a_child_that_dies_leaves_a_sentence(monkeypatch):
     assert shown.text == sentence and sentence in shown.html
 
 
-def test_a_kernel_that_the_hardware_refuses_is_right_and_warned_about():
+def test_what_the_hardware_refuses_is_a_warning_on_the_card():
     greedy = DOUBLE_SOLUTION.replace("BLOCK=128)", "BLOCK=128, num_warps=32)")
-    shown = card(DOUBLE, greedy, DOUBLE_SOLUTION)
+    runs = make_runs(DOUBLE)
+    shown = instruments.look(make_job(DOUBLE, greedy, runs), "", runs, DOUBLE_SOLUTION, "gfx942")
     assert "  ! double_kernel: num_warps=32 makes workgroups of 32 x 64 = 2048 threads" in shown.text
     assert "num_warps=32" in shown.html and "on gfx942" not in shown.text
     assert "in bytes and launches." in shown.text

@@ -318,3 +318,25 @@ class Executor:
             f"and {ended} of its {len(waiting[group])} waves {'has' if ended == 1 else 'have'} ended. "
             "A barrier must not stand in a branch that only some threads take."
         )
+
+
+class Forwards(Executor):
+    """One wave of each workgroup after the other, as far as it comes: to a barrier or to its end.
+
+    Hardware may do so too.  What goes wrong then is a race between the waves of a workgroup.
+    """
+
+    _step = 1
+
+    def _turn(self, running: np.ndarray) -> bool:
+        rank = np.arange(self.waves.count) % self.waves.waves_per_group * self._step
+        return super()._turn(running & (rank == rank[running].min()))
+
+
+class Backwards(Forwards):
+    """The same, from the last wave to the first."""
+
+    _step = -1
+
+
+EXECUTORS: dict[str, type[Executor]] = {"": Executor, "forwards": Forwards, "backwards": Backwards}
