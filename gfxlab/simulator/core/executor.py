@@ -5,8 +5,9 @@ jump is taken by some waves only they part, and those at the smallest address go
 soon as the code allows.  A wave at a barrier waits until all waves of its workgroup are at one.
 
 Waves that go round a loop may wait for others that stand further on, or for a workgroup that has not begun: a lock, a
-flag.  So those at the smallest address do not go first for ever, least of all where they poll memory; and a batch that
-only polls gives way to the next one (`run` returns False).
+flag.  So those at the smallest address do not go first for ever.  A wave that polls memory and comes round with the
+registers that it had before has asked in vain: it sleeps, and is woken when nobody else can go on, a workgroup at a
+time.  A batch in which all ask in vain gives way to the next one (`run` returns False).
 """
 
 from __future__ import annotations
@@ -37,9 +38,10 @@ from gfxlab.simulator.instructions.scalar import jump_condition
 
 _RUNNING, _WAITING, _DONE = 0, 1, 2
 _PATIENCE = 1000  # turns of others that a wave waits for its own
-_POLLING_PATIENCE = 2  # the same, of others that poll memory
+_POLLING_PATIENCE = 8  # the same, of others that poll memory
+_NAP = 64  # turns after which a workgroup is woken although others can go on
 _BLOCKS_A_TURN = 256  # of waves that were let through
-_POLLS_A_RUN = 200  # turns in polling loops, no wave ending, after which another batch is let through
+_POLLS_A_RUN = 5000  # turns in polling loops, no wave ending, after which another batch is let through
 _ROUNDS = 20_000  # of one block, without which a long run is taken for a long run and not for an endless loop
 _BYPASSES = ("sc1", "glc", "dlc")
 
@@ -113,6 +115,9 @@ class Executor:
         self._seconds, self._host = seconds, host
         self._turns = self._polls = 0
         self._had_turn, self._had_poll = np.zeros(waves.count, np.int64), np.zeros(waves.count, np.int64)
+        self._asked, self._asleep = np.zeros(waves.count, bool), np.zeros(waves.count, bool)
+        self._before: dict[int, tuple] = {}  # a wave's block and registers when it last came round
+        self._in_vain = 0  # how often waves did since one ended or saw something new
         self.ended = 0  # waves
         self._restart_clock()
 
@@ -133,13 +138,15 @@ class Executor:
                 instructions or time than allowed.
         """
         self._restart_clock()
-        polls = 0
+        self._in_vain, polls = 0, 0
         with np.errstate(all="ignore"):
             while (running := self.state == _RUNNING).any():
                 ended = self.ended
-                polls += self._turn(running)
+                if not self._wake(running):
+                    return False
+                polls += self._turn(running & ~self._asleep)
                 if self.ended != ended:
-                    polls = 0
+                    self._in_vain = polls = 0
                     self._restart_clock()
                 if self._host:
                     self._host()
@@ -171,6 +178,33 @@ class Executor:
         self._had_turn[active], self._had_poll[active] = self._turns, self._polls
         return polled
 
+    def _wake(self, running: np.ndarray) -> bool:
+        """Wake a workgroup if all waves sleep, or from time to time; False: they have all asked in vain."""
+        asleep = np.count_nonzero(self._asleep)
+        if not asleep:
+            return True
+        everyone = not (running & ~self._asleep).any()
+        if everyone and self._in_vain > 2 * asleep:
+            return False
+        if everyone or self._turns % _NAP == 0:
+            longest = int(np.argmin(np.where(self._asleep, self._had_turn, self._turns + 1)))
+            first = longest - longest % self.waves.waves_per_group
+            self._asleep[first : first + self.waves.waves_per_group] = False
+        return True
+
+    def _come_round(self, back: np.ndarray) -> None:
+        """Waves go back to where they were: those that polled memory and have what they had before fall asleep."""
+        for wave in np.flatnonzero(back & self._asked):
+            state = int(self.block[wave]), *self.waves.registers_of(int(wave))
+            before = self._before.get(wave)
+            if before and before[0] == state[0] and all(map(np.array_equal, before[1:], state[1:])):
+                self._asleep[wave] = True
+                self._in_vain += 1
+            else:
+                self._before[wave] = state
+                self._in_vain = 0
+            self._asked[wave] = False
+
     def _overdue(self, running: np.ndarray) -> int | None:
         """Where the wave stands that has waited longest, if that was too long."""
         longest = int(np.argmin(np.where(running, self._had_turn, self._turns)))
@@ -193,13 +227,20 @@ class Executor:
                 waves.profile.block(waves, block, count)
             for step in code.steps:
                 step(waves)
-            polled |= code.polls
+            if code.polls:
+                polled = True
+                self._asked |= active
             self._count(block, code, count)
             following = self._follow(code, block, active)
-            if following is None:
-                return polled
             most -= 1
-            if following >= limit or following <= block and (others or polled or self._host) or most == 0:
+            if following is None:
+                self._come_round(active & (self.block <= block) & (self.state == _RUNNING))
+                return polled
+            if following <= block and (asked := active & self._asked).any():
+                self.block[active] = following
+                self._come_round(asked)
+                return polled
+            if following >= limit or following <= block and (others or self._host) or most == 0:
                 self.block[active] = following
                 return polled
             block = following

@@ -93,6 +93,8 @@ def place(w, address: int, width: int = 1) -> str:
     element = span.element(offset)
     if region.holds(np.array([offset]), width)[0]:
         return f"element {element} of {span.name}"
+    if region.holds(np.array([offset]), 1)[0]:
+        return f"{width} bytes from element {element} of {span.name} on, past the end of its {span.size} elements"
     inside = 0 <= element < span.element(span.stop)
     where = "before the start" if element < 0 else "between the rows" if inside else "past the end"
     return f"element {element} of {span.name}, {where} of its {span.size} elements"

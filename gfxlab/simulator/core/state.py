@@ -91,6 +91,15 @@ class Waves:
         own = [memory.content for memory in (self.lds, self.scratch) if memory is not None]
         return (self._v[:, chosen], self._s[chosen], self._scc[chosen], self._exec[chosen], *own)
 
+    def registers_of(self, wave: int) -> tuple[np.ndarray, ...]:
+        """Copies of one wave's registers."""
+        return (
+            self._v[:, wave].copy(),
+            self._s[wave].copy(),
+            self._scc[wave].copy(),
+            self._exec[wave].copy(),
+        )
+
     def _update_mask(self) -> None:
         mask = self._active_exec if self.live is None else self._active_exec & self.live[:, None]
         self.mask = None if mask.all() else mask

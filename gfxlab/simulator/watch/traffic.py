@@ -5,7 +5,7 @@ bytes (what the L2 keeps) are served together.
 
 LDS: 32 banks of 4 bytes, so 128 bytes a cycle.  A wave's access goes in phases whose lanes together ask for 128 bytes;
 lanes of a phase that want different words of one bank wait for each other, lanes that want the same word do not.
-Phases are of 32 lanes for 4 bytes a lane, 16 for 8, 8 for 16; neighbouring lanes, but for the reads of 16 bytes.
+Phases are of 32 lanes for 4 bytes a lane, 16 for 8, 8 for 12 and 16; neighbouring lanes, but for the reads of 16 bytes.
 Source: "Understanding AMD GPU LDS and Bank Conflicts" (Composable Kernel's documentation), which gives the phases of
 16 bytes; those of 4 and 8 follow from 128 bytes a cycle.  gfx950's LDS, which reads twice as fast, is counted alike.
 """
@@ -53,11 +53,9 @@ def _touched_in_part(address: np.ndarray, lanes: np.ndarray, width: int, size: i
 @cache
 def phases(lanes: int, width: int, reads: bool) -> np.ndarray:
     """The lanes that are served together: int [phase, lane of the phase]."""
-    together = max(8, min(32, 128 // max(width, 4)))
+    together = 32 if width <= 4 else 16 if width <= 8 else 8
     order = np.arange(lanes)
-    if (
-        together == 8 and reads and lanes == 64
-    ):  # 0 to 3 with 20 to 23, 4 to 7 with 16 to 19, 8 to 11 with 28 to 31, ...
+    if width == 16 and reads and lanes == 64:  # 0 to 3 with 20 to 23, 4 to 7 with 16 to 19, 8 to 11 with 28 to 31, ...
         quads = [quad + half for half in (0, 8) for pair in ((0, 5), (1, 4), (2, 7), (3, 6)) for quad in pair]
         order = order.reshape(16, 4)[quads].reshape(-1)
     return order.reshape(-1, together)

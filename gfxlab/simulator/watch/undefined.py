@@ -22,6 +22,7 @@ _READ_TOO = re.compile(r"v_(pk_|dual_)?(fmac|mac|fmaak|dot\w*c)_|v_\w*swap")  # 
 _TWO_RESULTS = re.compile(r"v_(div_scale|(add|sub|subrev|addc|subb|subbrev|mad)\w*_co_|mad_[ui]64)")
 _PACKED = re.compile(r"v_pk_\w+_[fb]32")
 _WIDE_ADDEND = re.compile(r"v_mad_\w*[ui]64")
+_COPY = re.compile(r"[vs]_mov_b(32|64)")
 _RETURNS = ("sc0", "glc")
 _SCALARS = 1024  # bits from here on stand for scalar registers; there are fewer vector registers
 
@@ -38,9 +39,9 @@ def undefined_reads(program: Program) -> tuple[tuple[Decoded, str], ...]:
         if written is None:  # no way leads here
             continue
         for instruction in program.instructions[block.start : block.stop]:
-            reads, writes = _roles(instruction)
+            reads = () if _COPY.fullmatch(instruction.mnemonic) else _roles(instruction)[0]
             found += [(instruction, name) for bit, name in _registers(reads) if not written >> bit & 1]
-            written |= _mask(writes)
+            written = _after(instruction, written)
     return tuple(found)
 
 
@@ -54,13 +55,32 @@ def _written_before(program: Program) -> list[int | None]:
         block = program.blocks[number]
         leaving = entering[number]
         for instruction in program.instructions[block.start : block.stop]:
-            leaving |= _mask(_roles(instruction)[1])
+            leaving = _after(instruction, leaving)
         for following in _following(program, number):
             known = entering[following]
             if known is None or leaving & ~known:
                 entering[following] = leaving | (known or 0)
                 waiting.append(following)
     return entering
+
+
+def _after(instruction: Decoded, written: int) -> int:
+    """What is written after an instruction. A copy is as undefined as its source, half by half, and reads nothing."""
+    if (
+        not _COPY.fullmatch(instruction.mnemonic)
+        or instruction.modifiers
+        or not instruction.operands[1].is_vector
+        and not _numbered(instruction.operands[1])
+    ):
+        return written | _mask(_roles(instruction)[1])
+    pairs = zip(_registers(instruction.operands[:1]), _registers(instruction.operands[1:]))
+    for (target, _), (source, _) in [*pairs]:
+        written = written & ~(1 << target) | (written >> source & 1) << target
+    return written
+
+
+def _numbered(operand: Operand) -> bool:
+    return operand.is_scalar and operand.index < VCC
 
 
 def _following(program: Program, number: int) -> Iterator[int]:
@@ -115,7 +135,7 @@ def _half(operand: Operand, high: int) -> Operand:
 def _registers(operands: Iterable[Operand]) -> Iterator[tuple[int, str]]:
     """(bit, name) of each register; those with a name of their own (vcc, exec, m0) always hold something."""
     for operand in operands:
-        if operand.is_vector or operand.is_scalar and operand.index < VCC:
+        if operand.is_vector or _numbered(operand):
             first = operand.index if operand.is_vector else _SCALARS + operand.index
             letter = operand.file
             yield from ((first + i, f"{letter}{operand.index + i}") for i in range(operand.count))

@@ -315,3 +315,20 @@ def test_a_barrier_that_one_wave_does_not_reach():
 def test_an_endless_loop():
     with pytest.raises(SimulationError, match=r"program 0 of the launch does not end: .* 1,000 .*\(line 8\)"):
         launch("# 7\ns_nop 0\n.LBB0_1:\n# 8\ns_nop 0\ns_branch .LBB0_1", limit=1000)
+
+
+def test_a_copy_of_half_a_pair_is_no_read_of_the_other_half():
+    assert launch("v_mov_b32 v2, 1\nv_mov_b64 v[4:5], v[2:3]\nv_add_u32 v6, v4, v4").wrong == ()
+    (note,) = launch("v_mov_b32 v2, 1\nv_mov_b64 v[4:5], v[2:3]\n# 7\nv_add_u32 v6, v4, v5").wrong
+    assert note == "`v_add_u32 v6, v4, v5` reads v5 (line 7), which no instruction before it has written."
+
+
+@pytest.mark.parametrize("arch", ["gfx942", "gfx1100"])
+def test_reads_of_three_words_are_counted(arch):
+    name = "ds_read_b96" if arch == "gfx942" else "ds_load_b96"
+    store = "ds_write_b96" if arch == "gfx942" else "ds_store_b96"
+    values = "v_mov_b32 v2, v0\nv_mov_b32 v3, v0\nv_mov_b32 v4, v0"
+    code = f"v_mul_u32_u24 v1, 12, v0\n{values}\n{store} v1, v[2:4]\n{name} v[5:7], v1"
+    run = launch(code, lds=1024, arch=arch)
+    lanes = 64 if arch == "gfx942" else 32
+    assert (run.lds.bytes, run.lds.conflicts) == (2 * 12 * lanes, 0)
