@@ -13,7 +13,8 @@ from course_lab.bench import COPY
 from course_lab.bench.standings import RESULTS as STORED
 from course_lab.bench.standings import contenders
 from gfxlab import hardware
-from gfxlab.hardware import format_seconds
+from gfxlab.tables import Table
+from gfxlab.units import format_seconds
 
 FOLDER = Path(__file__).parent
 README = FOLDER / "README.md"
@@ -68,7 +69,7 @@ def family_table(group: list[bench.Line]) -> str:
     """Markdown: times of all contenders of one family."""
     names = contenders(group)
     header = ["size", *names, "ours against the best", "of copy bandwidth" if COPY in names else "ours"]
-    rows = [header, ["---", *["---:"] * (len(header) - 1)]]
+    rows = []
     for line in group:
         best = min(figure.seconds for name, figure in line.by_name.items() if name != COPY)
         cells = [line.title]
@@ -78,7 +79,7 @@ def family_table(group: list[bench.Line]) -> str:
             cells.append(f"**{text}**" if figure and name != COPY and figure.seconds == best else text)
         cells += [f"{line.against():.2f} x" if line.rivals else "", _rate(line)]
         rows.append(cells)
-    return "\n".join("| " + " | ".join(row) + " |" for row in rows)
+    return Table(rows, header, numbers=len(header) - 1).markdown()
 
 
 def _shows_bandwidth(line: bench.Line) -> bool:
@@ -94,14 +95,15 @@ def _rate(line: bench.Line) -> str:
 
 def summary_table(every: Iterable[bench.Line]) -> str:
     """Markdown: for each family how many sizes meet their targets, and the range of our speed against the best."""
-    rows = [["family", "sizes", "meet their target", "against the best other: least", "middle", "most"]]
-    rows.append(["---", *["---:"] * 5])
+    head = ("family", "sizes", "meet their target", "against the best other: least", "middle", "most")
+    rows = []
     for family, group in by_family(every).items():
         ratios = sorted(line.against() for line in group if line.rivals)
         met = sum(not misses(line) for line in group)
-        picked = (ratios[0], ratios[len(ratios) // 2], ratios[-1]) if ratios else ()
-        rows.append([f"`{family}`", str(len(group)), str(met), *(f"{ratio:.2f} x" for ratio in picked)])
-    return "\n".join("| " + " | ".join(row) + " |" for row in rows)
+        picked = [ratios[i] for i in (0, len(ratios) // 2, -1)] if ratios else []
+        spread = [f"{ratio:.2f} x" for ratio in picked] or [""] * 3
+        rows.append([f"`{family}`", str(len(group)), str(met), *spread])
+    return Table(rows, head, numbers=5).markdown()
 
 
 def by_family(every: Iterable[bench.Line]) -> dict[str, list[bench.Line]]:

@@ -23,6 +23,9 @@ from typing import Any
 
 import platformdirs
 
+from gfxlab import style
+from gfxlab.tables import Table
+
 _FILE = "progress.jsonl"
 _MARKS = {"solved": "✓", "tried": "…", "open": "·"}
 
@@ -127,32 +130,25 @@ class Progress:
 
     lessons: tuple[LessonProgress, ...]
 
+    def _table(self) -> Table:
+        return Table([_row(lesson) for lesson in self.lessons], ("lesson", "solved", "tried", "exercises"))
+
     def __str__(self) -> str:
-        width = max([len(lesson.name) for lesson in self.lessons], default=6)
-        lines = [f"{'lesson':{width}}  solved  tried  exercises"]
-        for lesson in self.lessons:
-            marks = "  ".join(f"{_MARKS[state]} {number}" for number, state in lesson.exercises.items())
-            total = len(lesson.exercises)
-            lines.append(
-                f"{lesson.name:{width}}  {lesson.solved:>2}/{total:<2}   {lesson.tried:>2}/{total:<2}  {marks}"
-            )
-        return "\n".join(line.rstrip() for line in [*lines, "", "✓ solved   … tried   · still open"])
+        return f"{self._table().text()}\n\n{_LEGEND}"
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        rows = "".join(_html_row(lesson) for lesson in self.lessons)
-        head = "<tr><th style='text-align:left'>lesson</th><th>solved</th><th>tried</th><th></th></tr>"
-        table = f"<table>{head}{rows}</table><div>✓ solved &nbsp; … tried &nbsp; · still open</div>"
-        return f"<div style='color:var(--jp-content-font-color1,inherit)'>{table}</div>"
+        return style.card("Progress", f"{self._table().html()}<p>{escape(_LEGEND)}</p>")
 
 
-def _html_row(lesson: LessonProgress) -> str:
-    marks = " &nbsp; ".join(f"{_MARKS[state]} {escape(number)}" for number, state in lesson.exercises.items())
+_LEGEND = "✓ solved   … tried   · still open"
+
+
+def _row(lesson: LessonProgress) -> tuple[str, ...]:
+    marks = "  ".join(f"{_MARKS[state]} {number}" for number, state in lesson.exercises.items())
     total = len(lesson.exercises)
-    name = f"<td style='text-align:left'>{escape(lesson.name)}</td>"
-    counts = f"<td>{lesson.solved} of {total}</td><td>{lesson.tried} of {total}</td>"
-    return f"<tr>{name}{counts}<td style='text-align:left'>{marks}</td></tr>"
+    return lesson.name, f"{lesson.solved}/{total}", f"{lesson.tried}/{total}", marks
 
 
 def progress() -> Progress:

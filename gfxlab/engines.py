@@ -12,6 +12,7 @@ from functools import cache
 import torch
 import triton
 
+from gfxlab import hardware
 from gfxlab.engine import dual_mode, hooks
 
 
@@ -33,7 +34,7 @@ def gpu() -> Gpu | None:
     properties = torch.cuda.get_device_properties(torch.cuda.current_device())
     if torch.version.hip:
         arch = properties.gcnArchName.split(":")[0]
-        return Gpu(properties.name, arch, "hip", dual_mode.wave_size(arch))
+        return Gpu(properties.name, arch, "hip", hardware.wave_size(arch))
     return Gpu(properties.name, f"sm_{properties.major}{properties.minor}", "cuda", 32)
 
 

@@ -2,6 +2,7 @@
 
 Sources:
 - compute units, wave size, LDS, caches: AMD's "GPU specifications" page in the ROCm documentation
+- banks of the LDS: Composable Kernel's sources (`kLdsBankCount`)
 - registers, granules and wave slots: LLVM's `AMDGPUBaseInfo.cpp`; they reproduce the occupancy that LLVM prints, but
   for workgroups of more than 4 waves that VGPRs limit: LLVM counts single waves there, `occupancy` whole workgroups,
   which is what the hardware can place (263 of 1,665 points compared are lower than LLVM's for that reason)
@@ -13,6 +14,8 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+
+from gfxlab.units import format_bytes, format_flops, format_seconds
 
 MAX_THREADS = 1024  # work-items in a workgroup, on every AMD GPU
 
@@ -26,6 +29,8 @@ class Limits:
     """
 
     arch: str
+    family: str  # 'CDNA' (Instinct) or 'RDNA' (Radeon)
+    generation: int  # of the family: CDNA 3 is gfx942, RDNA 3 is gfx11, RDNA 4 is gfx12
     wave_size: int  # lanes
     vgprs: int  # vector registers of a SIMD, per lane
     vgprs_per_wave: int  # the most that one wave can address
@@ -35,28 +40,39 @@ class Limits:
     lds: int  # bytes that those SIMDs share
     lds_per_workgroup: int  # bytes
     lds_granule: int  # bytes
+    lds_banks: int  # of 4 bytes, that one cycle can read
     workgroups: int  # resident at once, for workgroups of more than one wave
 
+    @property
+    def repeats_operands(self) -> bool:
+        """RDNA 3's WMMA wants A and B in both halves of the wave; RDNA 4's wants half of them in each."""
+        return (self.family, self.generation) == ("RDNA", 3)
 
-def _cdna(arch: str, lds: int = 64 << 10, lds_granule: int = 512) -> Limits:
-    return Limits(arch, 64, 512, 512, 8, 8, 4, lds, lds, lds_granule, 16)
+    @property
+    def workgroup_in_traps(self) -> bool:
+        """On RDNA 4 the number of the workgroup arrives in trap registers."""
+        return (self.family, self.generation) == ("RDNA", 4)
 
 
-def _rdna(arch: str) -> Limits:
-    return Limits(arch, 32, 1536, 256, 24, 16, 4, 128 << 10, 64 << 10, 512, 32)
+def _cdna(arch: str, generation: int, lds: int = 64 << 10, lds_granule: int = 512, lds_banks: int = 32) -> Limits:
+    return Limits(arch, "CDNA", generation, 64, 512, 512, 8, 8, 4, lds, lds, lds_granule, lds_banks, 16)
+
+
+def _rdna(arch: str, generation: int) -> Limits:
+    return Limits(arch, "RDNA", generation, 32, 1536, 256, 24, 16, 4, 128 << 10, 64 << 10, 512, 32, 32)
 
 
 LIMITS: dict[str, Limits] = {
     limits.arch: limits
     for limits in (
-        _cdna("gfx90a"),
-        _cdna("gfx942"),
-        _cdna("gfx950", lds=160 << 10, lds_granule=1280),
-        _rdna("gfx1100"),
-        _rdna("gfx1101"),
-        _rdna("gfx1151"),
-        _rdna("gfx1200"),
-        _rdna("gfx1201"),
+        _cdna("gfx90a", 2),
+        _cdna("gfx942", 3),
+        _cdna("gfx950", 4, lds=160 << 10, lds_granule=1280, lds_banks=64),
+        _rdna("gfx1100", 3),
+        _rdna("gfx1101", 3),
+        _rdna("gfx1151", 3),
+        _rdna("gfx1200", 4),
+        _rdna("gfx1201", 4),
     )
 }
 
@@ -70,6 +86,16 @@ def limits(arch: str) -> Limits:
     if arch not in LIMITS:
         raise ValueError(f"unknown AMD architecture {arch!r}; known: {', '.join(LIMITS)}")
     return LIMITS[arch]
+
+
+def is_cdna(arch: str) -> bool:
+    """True for Instinct GPUs (gfx9..), false for Radeons; also of an architecture that is not in the table."""
+    return arch.startswith("gfx9")
+
+
+def wave_size(arch: str) -> int:
+    """Lanes in a wave as Triton compiles for it: 64 on CDNA, 32 on RDNA; also of one that is not in the table."""
+    return 64 if is_cdna(arch) else 32
 
 
 @dataclass(frozen=True)
@@ -190,7 +216,7 @@ def card_of_device(device: str) -> Card | None:
 
 
 @dataclass(frozen=True)
-class Bound:
+class LeastTime:
     """The least time that a kernel can take: it cannot be faster than its memory traffic, nor than its arithmetic."""
 
     card: Card
@@ -223,7 +249,7 @@ class Bound:
         return "\n".join(lines)
 
 
-def lower_bound(bytes: float, flops: float, gpu: str | Card = "MI300X", unit: str = "fp32") -> Bound:
+def lower_bound(bytes: float, flops: float, gpu: str | Card = "MI300X", unit: str = "fp32") -> LeastTime:
     """How soon a kernel that moves `bytes` and computes `flops` can be done on `gpu`, at best.
 
     Args:
@@ -236,26 +262,4 @@ def lower_bound(bytes: float, flops: float, gpu: str | Card = "MI300X", unit: st
         raise ValueError(f"bytes and flops must not be negative, got {bytes} and {flops}")
     spec = card(gpu)
     copy = bytes / spec.copy if spec.copy else None
-    return Bound(spec, unit, bytes, flops, bytes / spec.bandwidth, flops / spec.rate(unit), copy)
-
-
-def format_bytes(count: float) -> str:
-    """`512 B`, `1.5 KiB`, `24 MiB`."""
-    return _scaled(count, 1024, ("B", "KiB", "MiB", "GiB", "TiB"))
-
-
-def format_flops(count: float) -> str:
-    """`576 FLOP`, `1.2 GFLOP`."""
-    return _scaled(count, 1000, ("FLOP", "kFLOP", "MFLOP", "GFLOP", "TFLOP"))
-
-
-def format_seconds(seconds: float) -> str:
-    """`320 ns`, `4.8 us`, `1.2 ms`, `3 s`."""
-    return _scaled(seconds * 1e9, 1000, ("ns", "us", "ms", "s"))
-
-
-def _scaled(value: float, base: int, units: tuple[str, ...]) -> str:
-    step = 0
-    while value >= base and step < len(units) - 1:
-        value, step = value / base, step + 1
-    return f"{value:.3g} {units[step]}" if value < 100 else f"{value:.0f} {units[step]}"
+    return LeastTime(spec, unit, bytes, flops, bytes / spec.bandwidth, flops / spec.rate(unit), copy)

@@ -57,40 +57,6 @@ def card(title: str, body: str, extra_css: str = "") -> str:
     return f'<div class="course-card"><style>{style}</style><h4>{escape(title)}</h4>{body}</div>'
 
 
-def table(rows: Iterable[Iterable[str]], head: Iterable[str] = (), numbers: int = 0) -> str:
-    """An HTML table of text; the first cell of each row is its heading, the last `numbers` columns align right."""
-    parts = ["<table>"]
-    head = tuple(head)
-    if head:
-        parts.append(
-            "<tr>" + "".join(_cell("th", text, i >= len(head) - numbers) for i, text in enumerate(head)) + "</tr>"
-        )
-    for row in rows:
-        row = tuple(row)
-        cells = (_cell("th" if i == 0 else "td", text, i >= len(row) - numbers) for i, text in enumerate(row))
-        parts.append(f"<tr>{''.join(cells)}</tr>")
-    return "".join(parts) + "</table>"
-
-
 def warnings(notes: Iterable[str]) -> str:
     """Sentences of text, each behind a mark that catches the eye."""
     return "".join(f'<p><b style="color:{BAD}">&#9650;</b> {escape(note)}</p>' for note in notes)
-
-
-def _cell(tag: str, text: str, number: bool) -> str:
-    kind = ' class="n"' if number else ""
-    return f"<{tag}{kind}>{escape(text)}</{tag}>"
-
-
-def text_table(rows: Iterable[Iterable[str]], numbers: int = 0, indent: str = "  ") -> str:
-    """A plain-text table; the last `numbers` columns align right."""
-    rows = [tuple(row) for row in rows]
-    if not rows:
-        return ""
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    first_number = len(widths) - numbers
-    lines = []
-    for row in rows:
-        cells = (c.rjust(w) if i >= first_number else c.ljust(w) for i, (c, w) in enumerate(zip(row, widths)))
-        lines.append((indent + "  ".join(cells)).rstrip())
-    return "\n".join(lines)

@@ -17,6 +17,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from gfxlab.strides import Strided
+
 _STRUCTURE = "value.json"
 _MAX_JSON = 64 << 20
 _TORCH = {
@@ -141,11 +143,6 @@ def _tensor(array: np.ndarray, about: dict[str, Any]) -> torch.Tensor:
     return tensor if tensor.stride() == stride else with_strides(tensor, stride)
 
 
-def span(shape: tuple[int, ...], stride: tuple[int, ...]) -> int:
-    """Elements from the first to the last of a tensor with these strides, gaps included."""
-    return 1 + sum((n - 1) * step for n, step in zip(shape, stride, strict=True)) if math.prod(shape) else 0
-
-
 def with_strides(tensor: torch.Tensor, stride: tuple[int, ...], storage: torch.Tensor | None = None) -> torch.Tensor:
     """A copy of `tensor` with these strides (0 for an expanded dimension), in `storage` where it is given.
 
@@ -153,7 +150,7 @@ def with_strides(tensor: torch.Tensor, stride: tuple[int, ...], storage: torch.T
         TransportError: the strides need more than 64 times the tensor's own memory, or one is negative.
     """
     shape = tuple(tensor.shape)
-    needed = span(shape, stride) if all(isinstance(step, int) and step >= 0 for step in stride) else -1
+    needed = Strided(shape, stride).span if all(isinstance(step, int) and step >= 0 for step in stride) else -1
     if not 0 <= needed <= 64 * max(tensor.numel(), 1024):
         raise TransportError(f"strides {stride} do not fit a tensor of shape {shape}")
     if storage is None:

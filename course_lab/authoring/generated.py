@@ -19,6 +19,7 @@ from course_lab.authoring import lessons
 from course_lab.authoring.operators import OPERATORS, Generated, generate
 from course_lab.authoring.operators.equivalent import Equivalent
 from course_lab.check import grade
+from gfxlab.tables import Table
 
 STORED = "generated.json"
 
@@ -115,9 +116,10 @@ def table(found: dict[str, dict[str, list[int]]]) -> str:
 
 
 def _markdown(heading: str, keys: list[str], count: Counter) -> str:
-    rows = [f"| {heading} | made | killed | no mistake | left |", "|---|---:|---:|---:|---:|"]
-    total = [sum(count[key, i] for key in keys) for i in range(3)]
-    for key, numbers_ in [*((key, [count[key, i] for i in range(3)]) for key in keys), ("all", total)]:
-        made, killed, argued = numbers_
-        rows.append(f"| {key} | {made} | {killed} | {argued} | {made - killed - argued} |")
-    return "\n".join(rows)
+    counted = {key: [count[key, i] for i in range(3)] for key in keys}
+    counted["all"] = [sum(column) for column in zip(*counted.values())] or [0, 0, 0]
+    rows = [
+        (key, *map(str, (made, killed, argued, made - killed - argued)))
+        for key, (made, killed, argued) in counted.items()
+    ]
+    return Table(rows, (heading, "made", "killed", "no mistake", "left"), numbers=4).markdown()

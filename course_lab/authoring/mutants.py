@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from course_lab.authoring.edits import apply
 from course_lab.authoring.exercise import Exercise, Mutant
 from course_lab.check import grade
+from gfxlab.tables import Table
 
 
 @dataclass(frozen=True)
@@ -44,11 +45,10 @@ class KillTable:
         return tuple(row for row in self.rows if not row.as_expected)
 
     def __str__(self) -> str:
-        cells = [("", "exercise", "answer", "expected", "got")]
-        cells += [("" if r.as_expected else "✗", r.exercise, r.mutant, r.expected, r.got) for r in self.rows]
-        widths = [max(len(row[i]) for row in cells) for i in range(5)]
-        lines = ["  ".join(text.ljust(width) for text, width in zip(row, widths)).rstrip() for row in cells]
-        return "\n".join([*lines, f"{len(self.rows) - len(self.survivors)} of {len(self.rows)} as expected"])
+        rows = [(row.exercise, row.mutant, row.expected, row.got) for row in self.rows]
+        wrong = [i for i, row in enumerate(self.rows) if not row.as_expected]
+        table = Table(rows, ("exercise", "answer", "expected", "got"), marked=wrong, mark="✗")
+        return "\n".join([table.text(), f"{len(self.rows) - len(self.survivors)} of {len(self.rows)} as expected"])
 
     __repr__ = __str__
 

@@ -6,6 +6,8 @@ import mmap
 
 import torch
 
+from gfxlab.strides import Strided
+
 _NO_RESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000)  # Python names it from 3.13 on; the number is Linux's
 
 
@@ -25,12 +27,11 @@ def spread(tensor: torch.Tensor, stride: tuple[int, ...]) -> torch.Tensor:
     """
     if len(stride) != tensor.dim() or any(step < 0 for step in stride):
         raise ValueError(f"strides must be {tensor.dim()} numbers from 0 on, got {stride}")
-    length = 1 + sum((n - 1) * step for n, step in zip(tensor.shape, stride, strict=True))
+    length = Strided(tuple(tensor.shape), tuple(stride)).span
     memory = torch.frombuffer(untouched(length * tensor.element_size()), dtype=tensor.dtype)
     return memory.as_strided(tuple(tensor.shape), tuple(stride)).copy_(tensor)
 
 
 def is_spread(tensor: torch.Tensor) -> bool:
     """Whether nearly all of the memory from the first element to the last belongs to no element."""
-    pairs = zip(tensor.shape, tensor.stride(), strict=True)
-    return tensor.numel() > 0 and sum((n - 1) * step for n, step in pairs) > 64 * max(tensor.numel(), 1024)
+    return Strided.of(tensor).span > 64 * max(tensor.numel(), 1024)

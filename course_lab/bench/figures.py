@@ -8,7 +8,8 @@ from pathlib import Path
 
 from course_lab.bench.machine import Machine
 from gfxlab import style
-from gfxlab.hardware import format_bytes, format_seconds
+from gfxlab.tables import Table
+from gfxlab.units import format_bytes, format_seconds
 
 
 @dataclass(frozen=True)
@@ -94,13 +95,13 @@ class Results:
 
     def __str__(self) -> str:
         rows = [measurement.cells() for measurement in self.measurements]
-        return "\n".join([str(self.machine), style.text_table(rows)])
+        return "\n".join([str(self.machine), Table(rows).text("  ")])
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
         rows = [measurement.cells() for measurement in self.measurements]
-        return style.card(str(self.machine), style.table(rows, ("", "moves", "median", "middle 60 %", "")))
+        return style.card(str(self.machine), Table(rows, ("", "moves", "median", "middle 60 %", "")).html())
 
     def plot(self, title: str = ""):
         """Bandwidth over bytes moved, one line for each name; the machine stands in the title.

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from course_lab.bench.figures import Measurement, Results
 from gfxlab import style
-from gfxlab.hardware import format_seconds
+from gfxlab.tables import Table
+from gfxlab.units import format_seconds
 
 OURS, COPY = "ours", "copy"  # contenders: the course's kernel, and a plain copy of as many bytes
 RESULTS = Path(__file__).with_name("results")  # beside the code, so that an installed package has them
@@ -79,15 +80,14 @@ class Standings(Results):
             raise ValueError(f"{len(found)} figures for ({name!r}, {size!r}); there are {known}")
         return found[0]
 
-    def rows(self) -> list[tuple[str, ...]]:
-        """The table: sizes; time and rate of each contender; our speed against the fastest other's."""
+    def table(self) -> Table:
+        """Sizes; time and rate of each contender; our speed against the fastest other's."""
         group = lines(self)
-        table = [("", *(line.title for line in group))]
-        table += [(name, *(_time_and_rate(line, name) for line in group)) for name in contenders(group)]
+        rows = [(name, *(_time_and_rate(line, name) for line in group)) for name in contenders(group)]
         if any(line.rivals for line in group):
             ratios = (f"{line.against():.2f} x" if line.rivals else "" for line in group)
-            table.append(("ours against the best other", *ratios))
-        return table
+            rows.append(("ours against the best other", *ratios))
+        return Table(rows, ("", *(line.title for line in group)), numbers=len(group))
 
     def _heading(self) -> str:
         return f"{self.measurements[0].family} on {self.machine}"
@@ -96,15 +96,13 @@ class Standings(Results):
         return IN_THE_CACHE * any(line.in_cache for line in lines(self))
 
     def __str__(self) -> str:
-        table = style.text_table(self.rows(), numbers=len(lines(self)))
-        return "\n".join(filter(None, [self._heading(), table, self._footnote()]))
+        return "\n".join(filter(None, [self._heading(), self.table().text("  "), self._footnote()]))
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        head, *rows = self.rows()
         note = f'<p class="q">{self._footnote()}</p>' * bool(self._footnote())
-        return style.card(self._heading(), style.table(rows, head, numbers=len(head) - 1) + note)
+        return style.card(self._heading(), self.table().html() + note)
 
 
 def _time_and_rate(line: Line, name: str) -> str:

@@ -18,6 +18,7 @@ import torch
 import course_kernels as kernels
 import gfxlab
 from gfxlab.simulator.context import using
+from gfxlab.tables import Table
 
 ARCHS = ("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201")
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
@@ -302,12 +303,10 @@ def stored() -> Survey:
 def summary(survey: Survey) -> str:
     """Markdown: for each target the worst error of all cases in each dtype; one sentence on speed."""
     dtypes = list(dict.fromkeys(one.dtype for one in survey.errors))
-    lines = [f"| target | cases | {' | '.join(dtypes)} |", f"|---|---|{'---|' * len(dtypes)}"]
+    rows = []
     for arch in dict.fromkeys(one.arch for one in survey.errors):
         mine = [one for one in survey.errors if one.arch == arch]
-        worst = [max(one.worst for one in mine if one.dtype == dtype) for dtype in dtypes]
-        cells = " | ".join(f"{value:.2g}" for value in worst)
-        lines.append(f"| {arch} | {len({one.case for one in mine})} | {cells} |")
+        rows.append((arch, str(len({one.case for one in mine})), *_worst(mine, dtypes)))
     ratios = sorted((speed.ratio, speed.case) for speed in survey.speeds)
     lowest, highest = ratios[0], ratios[-1]
     middle = ratios[len(ratios) // 2][0]
@@ -315,25 +314,26 @@ def summary(survey: Survey) -> str:
         f"Launches of 64 programs and more run {middle:.0f} times as fast as in Triton's interpreter (the median of "
         f"{len(ratios)} kernels; from {lowest[0]:.0f} times for `{lowest[1]}` to {highest[0]:.0f} for `{highest[1]}`)."
     )
-    lines += ["", textwrap.fill(speed, 120)]
-    return "\n".join(lines)
+    table = Table(rows, ("target", "cases", *dtypes), numbers=1 + len(dtypes))
+    return f"{table.markdown()}\n\n{textwrap.fill(speed, 120)}"
+
+
+def _worst(errors: Iterable[Error], dtypes: Iterable[str]) -> list[str]:
+    """The worst error in each dtype."""
+    return [f"{max(one.worst for one in errors if one.dtype == dtype):.2g}" for dtype in dtypes]
 
 
 def table(survey: Survey) -> str:
     """Markdown: for each case the worst error of all targets in each dtype, and the ratio of speeds."""
     ratios = {speed.case: speed.ratio for speed in survey.speeds}
     dtypes = list(dict.fromkeys(one.dtype for one in survey.errors))
-    lines = [
-        f"| case | targets | {' | '.join(dtypes)} | times as fast as the interpreter |",
-        f"|---|---|{'---|' * len(dtypes)}---|",
-    ]
+    rows = []
     for case in dict.fromkeys(one.case for one in survey.errors):
         mine = [one for one in survey.errors if one.case == case]
-        worst = [max(one.worst for one in mine if one.dtype == dtype) for dtype in dtypes]
         ratio = f"{ratios[case]:.0f}" if case in ratios else ""
-        cells = " | ".join(f"{value:.2g}" for value in worst)
-        lines.append(f"| `{case}` | {len({one.arch for one in mine})} | {cells} | {ratio} |")
-    return "\n".join(lines)
+        rows.append((f"`{case}`", str(len({one.arch for one in mine})), *_worst(mine, dtypes), ratio))
+    head = ("case", "targets", *dtypes, "times as fast as the interpreter")
+    return Table(rows, head, numbers=len(head) - 1).markdown()
 
 
 def main() -> None:

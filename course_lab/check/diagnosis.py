@@ -23,7 +23,7 @@ from course_lab.check import answer
 from course_lab.check.protocol import RaceSeen
 from course_lab.check.sentences import Diagnosis, diagnosis, plain_exception
 from course_lab.check.verdict import CaseRun, Comparison, close, fresh, numbers
-from gfxlab.engine.hooks import format_program
+from gfxlab.programs import format_program
 
 
 @dataclass

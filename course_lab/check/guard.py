@@ -13,6 +13,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from gfxlab import transport
+from gfxlab.strides import Strided
 
 MARGIN = 1 << 18  # elements on either side: a stray store must not reach the next tensor
 _INTEGER = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
@@ -71,7 +72,7 @@ def place(tensor: torch.Tensor, *, device: torch.device | str | None = None, fil
     With `fill=False` its own elements stay poison: what `torch.empty` ought to return.
     """
     device = tensor.device if device is None else device
-    length = transport.span(tuple(tensor.shape), tensor.stride())
+    length = Strided.of(tensor).span
     buffer = poisoned(length + 2 * MARGIN, tensor.dtype, device)
     inner = buffer[MARGIN : MARGIN + length]
     if fill:

@@ -14,8 +14,8 @@ import torch
 from course_lab.check import answer, child
 from gfxlab import draw
 from gfxlab.code import AmdError
-from gfxlab.draw.layout import exists
 from gfxlab.engine import hooks
+from gfxlab.strides import Strided
 from gfxlab.tracing import TracedLaunch, trace
 
 _MOST_FRAMES = 8  # of a picture with steps
@@ -77,7 +77,7 @@ def _touched(launches: list[TracedLaunch], tensors: Iterable[torch.Tensor], kind
             touched = seen.setdefault((storage.data_ptr(), size), np.zeros(storage.nbytes() // size, bool))
             times = launch.times(name, kind)
             start = tensor.storage_offset()
-            touched[start : start + times.size] |= (times > 0) & exists(tensor)
+            touched[start : start + times.size] |= (times > 0) & Strided.of(tensor).exists()
     return sum(int(touched.sum()) * size for (_, size), touched in seen.items())
 
 

@@ -12,7 +12,7 @@ from course_lab.check.diagnosis import output_name
 from course_lab.check.protocol import Event, Problem
 from course_lab.check.sentences import Diagnosis
 from course_lab.check.verdict import CaseRun
-from gfxlab.engine.hooks import format_program
+from gfxlab.programs import format_program
 
 _MARKS = {"passed": "✓", "failed": "✗", "not-run": "–"}
 _VERDICTS = {"passed": "right", "failed": "not right yet", "not-attempted": "not attempted yet"}

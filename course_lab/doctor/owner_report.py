@@ -28,8 +28,10 @@ from course_lab import bench, doctor
 from course_lab.doctor.machine import COURSE
 from gfxlab import engines, hardware
 from gfxlab.code.errors import AmdError
+from gfxlab.code.figures import format_widths
 from gfxlab.code.of_launches import launched
-from gfxlab.code.report import AmdReport, format_widths
+from gfxlab.code.report import AmdReport
+from gfxlab.tables import Table
 
 ROOT = Path(__file__).resolve().parents[2]
 _DEFAULT_ARCH = "gfx942"  # shown where there is no AMD GPU
@@ -175,9 +177,9 @@ def as_markdown(found: dict[str, Any]) -> str:
         "# Report of triton-amd-course",
         f"GPU: {name}. Driver: {found['driver']}. {found['platform']}, course {found['course']}, {found['date']}.",
         "## Doctor",
-        _table(("check", "status", "finding"), [(f["check"], f["status"], f["text"]) for f in found["doctor"]]),
+        Table([(f["check"], f["status"], f["text"]) for f in found["doctor"]], _DOCTOR_HEAD).markdown(),
         f"## Machine code for {found['kernels'][0]['arch']}, results on {found['kernels'][0]['run_on']}",
-        _table(_KERNEL_HEAD, [_kernel_row(kernel) for kernel in found["kernels"]]),
+        Table([_kernel_row(kernel) for kernel in found["kernels"]], _KERNEL_HEAD).markdown(),
         "## Tests on the GPU",
         _tests_text(found["tests"]),
         "## Benchmark",
@@ -188,6 +190,7 @@ def as_markdown(found: dict[str, Any]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
+_DOCTOR_HEAD = ("check", "status", "finding")
 _KERNEL_HEAD = ("kernel", "error", "VGPRs", "spills", "LDS", "waves per SIMD", "loads", "matrix")
 
 
@@ -209,9 +212,4 @@ def _benchmark_text(results: dict[str, Any] | None) -> str:
     if results is None:
         return "Not run: there is no GPU to time."
     rows = [bench.Measurement(**item).cells() for item in results["measurements"]]
-    return _table(("", "moves", "median", "middle 60 %", "rate"), rows)
-
-
-def _table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
-    lines = [head, ("---",) * len(head), *rows]
-    return "\n".join(f"| {' | '.join(cell.replace('|', '/') for cell in line)} |" for line in lines)
+    return Table(rows, ("", "moves", "median", "middle 60 %", "rate")).markdown()

@@ -15,6 +15,8 @@ from torch import Tensor
 
 from course_lab.model.calls import Call
 from course_lab.model.operations import signature
+from gfxlab import style
+from gfxlab.tables import Table
 
 
 def _embedding(tokens: Tensor, weight: Tensor) -> tuple[int, int]:
@@ -133,39 +135,20 @@ class CostTable:
         return sum(row.calls * row.flops for row in self.rows)
 
     def __repr__(self) -> str:
-        lines = [_HEAD, *self._cells()]
-        widths = [max(len(line[column]) for line in lines) for column in range(len(_HEAD))]
-        aligned = [
-            "  ".join(
-                cell.ljust(width) if column < _TEXT_COLUMNS else cell.rjust(width)
-                for column, (cell, width) in enumerate(zip(line, widths, strict=True))
-            )
-            for line in lines
-        ]
-        signatures = [signature(name) for name in dict.fromkeys(row.operation for row in self.rows)]
-        return "\n".join([self._title(), "", *aligned, "", "Signatures", *signatures])
+        return "\n".join([self._title(), "", self._table().text(), "", "Signatures", *self._signatures()])
 
     def _repr_html_(self) -> str:
-        def line(cells: Sequence[str], tag: str) -> str:
-            sides = ["left" if column < _TEXT_COLUMNS else "right" for column in range(len(cells))]
-            inner = (
-                f'<{tag} style="text-align:{side}">{html.escape(cell)}</{tag}>'
-                for side, cell in zip(sides, cells, strict=True)
-            )
-            return f"<tr>{''.join(inner)}</tr>"
+        signatures = html.escape("\n".join(self._signatures()))
+        return style.card(self._title(), f"{self._table().html()}<pre>{signatures}</pre>")
 
-        signatures = (signature(name) for name in dict.fromkeys(row.operation for row in self.rows))
-        return (
-            f"<table><caption>{html.escape(self._title())}</caption><thead>{line(_HEAD, 'th')}</thead>"
-            f"<tbody>{''.join(line(cells, 'td') for cells in self._cells())}</tbody></table>"
-            f"<pre>{html.escape(chr(10).join(signatures))}</pre>"
-        )
+    def _signatures(self) -> list[str]:
+        return [signature(name) for name in dict.fromkeys(row.operation for row in self.rows)]
 
     def _title(self) -> str:
         tokens = "one token" if self.tokens == 1 else f"{self.tokens} tokens"
         return f"One forward pass of SmolLM2 over {tokens}, {self.context} before"
 
-    def _cells(self) -> list[tuple[str, ...]]:
+    def _table(self) -> Table:
         rows = [
             (
                 row.operation,
@@ -178,11 +161,10 @@ class CostTable:
             for row in self.rows
         ]
         total = ("all", "", f"{sum(row.calls for row in self.rows)}", f"{self.bytes:,}", f"{self.flops:,}", "100.0%")
-        return [*rows, total]
+        return Table([*rows, total], _HEAD, numbers=4)
 
 
 _HEAD = ("operation", "where", "calls", "bytes a call", "flops a call", "share of bytes")
-_TEXT_COLUMNS = 2
 
 
 def _by_kind(calls: Sequence[Call]) -> list[Cost]:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from html import escape
 
 from gfxlab import hardware, style
-from gfxlab.code.report import AmdReport
+from gfxlab.code.figures import Figures
+from gfxlab.tables import Table
 
 _LOW_OCCUPANCY = 0.25  # of the wave slots
 _WIDEST = 128  # bits that one instruction moves for a lane
@@ -17,7 +17,7 @@ def cards_of(arch: str) -> str:
     return ", ".join(card.name for card in hardware.CARDS.values() if card.arch == arch)
 
 
-def notes(report: AmdReport) -> list[str]:
+def notes(report: Figures) -> list[str]:
     """What a kernel's author should look at, worst first; empty when nothing stands out."""
     found = []
     if report.spills:
@@ -39,19 +39,19 @@ def notes(report: AmdReport) -> list[str]:
     return found
 
 
-def report(report: AmdReport) -> str:
+def html(report: Figures) -> str:
     """One report as a card."""
     names = cards_of(report.arch)
     title = f"{report.name} on {report.arch}" + (f" ({names})" if names else "")
-    return style.card(title, style.table(report.rows().items()) + style.warnings(notes(report)))
+    return style.card(title, Table(list(report.rows().items())).html() + style.warnings(notes(report)))
 
 
 @dataclass(frozen=True)
 class Comparison:
     """Two reports side by side; `differences` names the rows that differ."""
 
-    a: AmdReport
-    b: AmdReport
+    a: Figures
+    b: Figures
     names: tuple[str, str]
 
     def rows(self) -> list[tuple[str, str, str]]:
@@ -67,21 +67,19 @@ class Comparison:
     def differences(self) -> list[str]:
         return [name.strip() for name, a, b in self.rows() if a != b]
 
+    def _table(self) -> Table:
+        rows = self.rows()
+        marked = [i for i, (_, a, b) in enumerate(rows) if a != b]
+        return Table(rows, ("", *self.names), marked=marked)
+
     def __str__(self) -> str:
-        rows = [("*" if a != b else "", name, a, b) for name, a, b in self.rows()]
-        return style.text_table([("", "", *self.names), *rows], indent="")
+        return self._table().text()
 
     def _repr_html_(self) -> str:
-        head = "".join(f"<th>{escape(text)}</th>" for text in ("", *self.names))
-        rows = []
-        for name, a, b in self.rows():
-            changed = ' class="on"' if a != b else ""
-            label = ("&#160;&#160;" if name.startswith(" ") else "") + escape(name.strip())
-            rows.append(f"<tr{changed}><th>{label}</th><td>{escape(a)}</td><td>{escape(b)}</td></tr>")
-        return style.card("Side by side", f"<table><tr>{head}</tr>{''.join(rows)}</table>")
+        return style.card("Side by side", self._table().html())
 
 
-def compare(a: AmdReport, b: AmdReport, names: tuple[str, str] | None = None) -> Comparison:
+def compare(a: Figures, b: Figures, names: tuple[str, str] | None = None) -> Comparison:
     """Two reports side by side with the differences marked: two kernels, or one on two architectures.
 
     Args:

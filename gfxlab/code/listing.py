@@ -6,14 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from html import escape
 from itertools import groupby
-from typing import TYPE_CHECKING
 
 from gfxlab import style
 from gfxlab.code import isa
 from gfxlab.code.explanations import KIND_WORDS, explain
-
-if TYPE_CHECKING:
-    from gfxlab.code.report import AmdReport
+from gfxlab.code.figures import Figures
 
 _COLOURS = {
     "global load": style.PALETTE[0],
@@ -51,7 +48,7 @@ class Listing:
     labels: dict[int, tuple[str, ...]]  # id() of an instruction -> its labels
 
     @classmethod
-    def of(cls, report: AmdReport, by: str, only: str = "") -> Listing:
+    def of(cls, report: Figures, by: str, only: str = "") -> Listing:
         if by not in ("line", "address"):
             raise ValueError(f"by must be 'line' or 'address', got {by!r}")
         code = report.program.instructions
@@ -104,7 +101,7 @@ def _position(instruction: isa.Instruction) -> tuple[bool, str, int]:
     return (False, source.filename, source.line) if source else (True, "", 0)
 
 
-def _source_text(report: AmdReport, source: isa.SourceLine | None) -> str:
+def _source_text(report: Figures, source: isa.SourceLine | None) -> str:
     return report.sources.get(source.filename, {}).get(source.line, "") if source else ""
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from gfxlab import hardware
+from gfxlab.units import format_bytes, format_flops, format_seconds
 
 if TYPE_CHECKING:
     from gfxlab.code.isa import Instruction
@@ -77,7 +78,7 @@ class Work:
     def flops(self) -> float:
         return self.vector + self.matrix
 
-    def bound(self, gpu: str | hardware.Card) -> hardware.Bound:
+    def bound(self, gpu: str | hardware.Card) -> hardware.LeastTime:
         """How soon `gpu` could be done, at the peak rates of its data sheet; the units work at the same time."""
         card = hardware.card(gpu)
         bounds = [hardware.lower_bound(self.bytes, self.vector, card, "fp32")]
@@ -89,13 +90,13 @@ class Work:
     def rows(self) -> dict[str, str]:
         """{what: value}, in words: the amounts, then the least time on each of `CARDS`."""
         rows = {
-            "bytes to move": f"{hardware.format_bytes(self.bytes)} ({self.bytes_from})",
-            "arithmetic": f"{hardware.format_flops(self.flops)} ({self.flops_from})",
+            "bytes to move": f"{format_bytes(self.bytes)} ({self.bytes_from})",
+            "arithmetic": f"{format_flops(self.flops)} ({self.flops_from})",
         }
         for name in CARDS:
             bound = self.bound(name)
             limit = f"{hardware.card(name).bandwidth / 1e12:g} TB/s" if bound.roof == "memory" else f"{bound.unit} rate"
-            rows[f"least time, {name}"] = f"{hardware.format_seconds(bound.seconds)}, roof: {bound.roof} ({limit})"
+            rows[f"least time, {name}"] = f"{format_seconds(bound.seconds)}, roof: {bound.roof} ({limit})"
         return rows
 
 

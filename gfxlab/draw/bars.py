@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from gfxlab.draw import svg
-from gfxlab.hardware import format_bytes
+from gfxlab.units import format_bytes
 
 _TOP, _BAR, _STEP = 34, 24, 46
 

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from gfxlab import style
 from gfxlab.draw import svg
-from gfxlab.draw.layout import indices
-
-if TYPE_CHECKING:
-    from gfxlab.tracing import TracedLaunch
+from gfxlab.draw.traced import Traced
+from gfxlab.strides import Strided
 
 _LEFT, _ROW, _ENTRY = 10, 22, 34
 _MOST_BLOCKS, _MOST_FAULTS = 32, 4
@@ -34,7 +31,7 @@ class _Token:
 
 
 def paged_cache(
-    launch: TracedLaunch,
+    launch: Traced,
     cache: str = "k_cache_ptr",
     *,
     block_table: str = "block_table_ptr",
@@ -111,10 +108,10 @@ def _by_mapping(slots: list[int], block_size: int) -> dict[_Slot, list[_Token]]:
     return expected
 
 
-def _touched(launch: TracedLaunch, cache: str, kind: str, slot_dim: int) -> set[_Slot]:
+def _touched(launch: Traced, cache: str, kind: str, slot_dim: int) -> set[_Slot]:
     accesses = [access for own in launch.by_program(cache, kind).values() for access in own]
     elements = np.unique(np.concatenate([access.elements[access.mask] for access in accesses]))
-    place = indices(launch.tensor(cache), elements)
+    place = Strided.of(launch.tensor(cache)).indices(elements)
     return set(zip(place[0].tolist(), place[slot_dim].tolist()))
 
 

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from gfxlab import style
 from gfxlab.draw import svg
-from gfxlab.draw.layout import indices
-
-if TYPE_CHECKING:
-    from gfxlab.engine.hooks import Access
-    from gfxlab.tracing import TracedLaunch
+from gfxlab.draw.traced import Traced
+from gfxlab.engine.hooks import Access
+from gfxlab.strides import Strided
 
 _LEFT, _TOP, _SIDE = 70, 62, 300.0
 
@@ -53,7 +50,7 @@ class _Tile:
 
 
 def causal_map(
-    launch: TracedLaunch, q: str = "q_ptr", k: str = "k_ptr", *, head: int | Sequence[int] = 0, causal: bool = True
+    launch: Traced, q: str = "q_ptr", k: str = "k_ptr", *, head: int | Sequence[int] = 0, causal: bool = True
 ) -> svg.Picture:
     """Draw the scores of one head, queries down and keys across, tile by tile.
 
@@ -101,18 +98,18 @@ def _leading(head: int | Sequence[int], shape: tuple[int, ...], name: str) -> tu
     return tuple(head) if isinstance(head, Sequence) else tuple(int(i) for i in np.unravel_index(head, shape))
 
 
-def _rows_of_programs(launch: TracedLaunch, q: str, k: str, lead: tuple[int, ...]) -> list[tuple[range, list[range]]]:
+def _rows_of_programs(launch: Traced, q: str, k: str, lead: tuple[int, ...]) -> list[tuple[range, list[range]]]:
     """For each program of this head: its queries, and the keys of each of its steps."""
     found: dict[range, list[range]] = {}
     keys = launch.by_program(k)
     for program, accesses in launch.by_program(q).items():
-        place = indices(launch.tensor(q), _active(accesses))
+        place = Strided.of(launch.tensor(q)).indices(_active(accesses))
         mine = (
             np.all([axis == i for axis, i in zip(place[:-2], lead)], axis=0) if lead else np.ones(place[0].shape, bool)
         )
         if mine.any():
             steps = found.setdefault(_extent(place[-2][mine]), [])
-            steps += [_extent(indices(launch.tensor(k), _active([a]))[-2]) for a in keys.get(program, [])]
+            steps += [_extent(Strided.of(launch.tensor(k)).indices(_active([a]))[-2]) for a in keys.get(program, [])]
     if not found:
         raise ValueError(f"{launch.name} loaded nothing of head {lead} of {q}")
     return sorted(found.items(), key=lambda item: item[0].start)

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from gfxlab.draw import svg
-from gfxlab.draw.layout import Layout, exists
-
-if TYPE_CHECKING:
-    from gfxlab.tracing import TracedLaunch
+from gfxlab.draw.traced import Traced
+from gfxlab.strides import Layout, Strided
 
 _LEFT, _RIGHT, _TOP = 54, 14, 46
 _MOST_ROWS, _MOST_COLUMNS, _MOST_LEVELS = 64, 96, 10
@@ -20,7 +17,7 @@ _HUE = svg.colour(4)
 _Level = tuple[int, int]  # the fewest and the most times
 
 
-def reuse_map(launch: TracedLaunch, tensor: str, kind: str = "load") -> svg.Picture:
+def reuse_map(launch: Traced, tensor: str, kind: str = "load") -> svg.Picture:
     """Draw how often each element of a tensor was read (or written), the darker the oftener.
 
         with trace() as launch:
@@ -42,7 +39,7 @@ def reuse_map(launch: TracedLaunch, tensor: str, kind: str = "load") -> svg.Pict
         raise ValueError(f"{tensor} is empty: there is nothing to draw")
     verb = "read" if kind == "load" else "written"
     layout = Layout.of(launch.tensor(tensor))
-    counts = _grid(times, exists(launch.tensor(tensor)), layout)
+    counts = _grid(times, Strided.of(launch.tensor(tensor)).exists(), layout)
     levels = _levels(counts[counts >= 0])
     size = " x ".join(map(str, layout.shape))
     title = f"{launch.name}: how often each element of {tensor} is {verb} ({size} elements)"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from gfxlab import engines, hardware
 from gfxlab.draw import svg
+from gfxlab.units import format_seconds
 
 if TYPE_CHECKING:
     from course_lab.bench import Measurement
@@ -113,11 +114,11 @@ def _height(point: Point, card: hardware.Card) -> float:
 
 def _words(point: Point, card: hardware.Card) -> str:
     bound = hardware.lower_bound(point.bytes, point.flops, card, point.unit)
-    best = f"at least {hardware.format_seconds(bound.seconds)}, limited by {bound.roof}"
+    best = f"at least {format_seconds(bound.seconds)}, limited by {bound.roof}"
     done = ""
     if point.seconds:
         share = bound.seconds / point.seconds
-        done = f"; measured {hardware.format_seconds(point.seconds)} ({share:.0%} of the roof)"
+        done = f"; measured {format_seconds(point.seconds)} ({share:.0%} of the roof)"
         done += "; above the roof: is the byte count right, was it all in a cache?" if share > 1 else ""
     return f"  {point.name}: {point.intensity:,.3g} FLOP/byte, {best}{done}"
 

@@ -5,18 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from gfxlab import style
 from gfxlab.draw import svg
 from gfxlab.draw.frames import Frames
-from gfxlab.draw.layout import indices
-
-if TYPE_CHECKING:
-    from gfxlab.engine.hooks import Access
-    from gfxlab.tracing import TracedLaunch
+from gfxlab.draw.traced import Traced
+from gfxlab.engine.hooks import Access
+from gfxlab.strides import Strided
 
 _LEFT, _RIGHT, _TOP, _VALUES, _PARTS, _BETWEEN = 60, 90, 42, 110, 70, 34
 _MOST_BARS = 256
@@ -103,7 +100,7 @@ class _Step:
 
 
 def online_softmax(
-    launch: TracedLaunch,
+    launch: Traced,
     x: str = "x_ptr",
     *,
     scores: str | None = None,
@@ -174,7 +171,7 @@ def online_softmax(
     return Frames(title, tuple(pictures), tuple(notes))
 
 
-def _first_pass(launch: TracedLaunch, x: str, mine: list[int]) -> list[int]:
+def _first_pass(launch: Traced, x: str, mine: list[int]) -> list[int]:
     """The loads of x until one reads again what was read."""
     launch.tensor(x)
     seen: set[int] = set()
@@ -190,7 +187,7 @@ def _first_pass(launch: TracedLaunch, x: str, mine: list[int]) -> list[int]:
     return found
 
 
-def _end_of(launch: TracedLaunch, x: str, mine: list[int]) -> int:
+def _end_of(launch: Traced, x: str, mine: list[int]) -> int:
     """The access with which a program begins to write its result, so that all its turns are over."""
     stores = [i for i in mine if launch.accesses[i].kind != "load"]
     if not stores:
@@ -198,7 +195,7 @@ def _end_of(launch: TracedLaunch, x: str, mine: list[int]) -> int:
     return stores[0]
 
 
-def _scores_of(launch: TracedLaunch, x: str, scores: str, row: int, load: int, until: int) -> _Block:
+def _scores_of(launch: Traced, x: str, scores: str, row: int, load: int, until: int) -> _Block:
     """The scores that a turn of the loop computed, between its load of keys and `until`, the next one.
 
     They are read at `until`. Where a function has ended in between, and its variables with it, at the turn's last
@@ -216,7 +213,7 @@ def _scores_of(launch: TracedLaunch, x: str, scores: str, row: int, load: int, u
     if block.ndim != 2 or not 0 <= row < block.shape[0]:
         raise ValueError(f"{scores} has the shape {block.shape}: there is no row {row} of scores")
     access = launch.accesses[load]
-    first = int(indices(launch.tensor(x), access.elements[access.mask])[-2].min())
+    first = int(Strided.of(launch.tensor(x)).indices(access.elements[access.mask])[-2].min())
     keys = np.arange(first, min(first + block.shape[1], launch.tensor(x).shape[-2]))
     return _Block(keys, block[row, : len(keys)].astype(np.float64))
 
@@ -233,7 +230,7 @@ def _row_of(access: Access, row: int, itemsize: int) -> _Block:
     return _Block(elements[mask], values[mask].astype(np.float64))
 
 
-def _state(launch: TracedLaunch, at: int, names: tuple[str, str], row: int | None) -> tuple[float, float]:
+def _state(launch: Traced, at: int, names: tuple[str, str], row: int | None) -> tuple[float, float]:
     """Maximum and sum when an access was made: of a row of the block, or of all its lanes."""
     held = launch.watched[at] if at < len(launch.watched) else {}
     for name in names:

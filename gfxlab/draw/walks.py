@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from gfxlab import style
 from gfxlab.draw import svg
 from gfxlab.draw.frames import Frames
-from gfxlab.draw.layout import Layout
-
-if TYPE_CHECKING:
-    from gfxlab.tracing import TracedLaunch
+from gfxlab.draw.traced import Traced
+from gfxlab.strides import Layout
 
 _LEFT, _TOP, _GAP = 62, 44, 26
 _OUTER, _INNER = 280.0, 130.0  # pixels of the longer side of C, and of the dimension K
@@ -23,7 +20,7 @@ _Tile = tuple[int, int, int, int]  # first row, end, first column, end
 
 
 def tile_walk(
-    launch: TracedLaunch,
+    launch: Traced,
     a: str = "a_ptr",
     b: str = "b_ptr",
     c: str = "c_ptr",
@@ -101,7 +98,7 @@ class _Walk:
     unwritten: int
 
     @classmethod
-    def of(cls, launch: TracedLaunch, a: str, b: str, c: str) -> _Walk:
+    def of(cls, launch: Traced, a: str, b: str, c: str) -> _Walk:
         m, k = _shape(launch, a)
         (inner, n), outer = _shape(launch, b), _shape(launch, c)
         if inner != k or outer != (m, n):
@@ -206,7 +203,7 @@ def _label(canvas: svg.Canvas, box: tuple[float, float, float, float], words: st
         canvas.text(x + width / 2, y + height / 2 + 0.35 * size, words, kind, 0 if size == 10 else size)
 
 
-def _shape(launch: TracedLaunch, name: str) -> tuple[int, int]:
+def _shape(launch: Traced, name: str) -> tuple[int, int]:
     tensor = launch.tensor(name)
     if tensor.dim() != 2 or len(Layout.of(tensor).shape) != 2:
         raise ValueError(
@@ -216,7 +213,7 @@ def _shape(launch: TracedLaunch, name: str) -> tuple[int, int]:
     return tuple(tensor.shape)
 
 
-def _tiles(launch: TracedLaunch, name: str, kind: str) -> dict[int, list[_Tile]]:
+def _tiles(launch: Traced, name: str, kind: str) -> dict[int, list[_Tile]]:
     """The tiles that each program loads or stores, in its order; programs are numbered as the hardware deals them."""
     layout, (width, height, _) = Layout.of(launch.tensor(name)), launch.grid
     found = {}

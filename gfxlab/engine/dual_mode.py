@@ -24,6 +24,7 @@ from triton.runtime.cache import triton_key
 from triton.runtime.interpreter import InterpretedFunction
 from triton.runtime.jit import JITFunction, create_function_from_signature
 
+from gfxlab import hardware
 from gfxlab.bound import Launch, Specialisation, bind
 from gfxlab.engine import hooks
 
@@ -166,11 +167,6 @@ def _device_call(self, *args, **kwargs):
 # ---- compiling -----------------------------------------------------------------------------------------------------
 
 
-def wave_size(arch: str) -> int:
-    """Lanes in a wave as Triton compiles for it: 64 on gfx9 (CDNA), 32 on gfx10 and later (RDNA)."""
-    return 64 if arch.startswith("gfx9") else 32
-
-
 def warm_up() -> None:
     """Hash Triton's own files, which the first compilation of a process does (0.3 s); children of a fork inherit it."""
     triton_key()
@@ -178,7 +174,7 @@ def warm_up() -> None:
 
 def target(arch: str) -> GPUTarget:
     """The compile target for an AMD architecture such as "gfx942"."""
-    return GPUTarget("hip", arch, wave_size(arch))
+    return GPUTarget("hip", arch, hardware.wave_size(arch))
 
 
 def _jit_function(kernel) -> JITFunction:

@@ -36,6 +36,8 @@ from triton.runtime.jit import JITFunction
 
 from gfxlab.bound import Launch, bind, tensors
 from gfxlab.engine import numerics, operators
+from gfxlab.programs import format_program
+from gfxlab.strides import Strided
 
 _TRITON_FOLDER = str(Path(triton.__file__).parent)
 _THIS_FOLDER = str(Path(__file__).parent)
@@ -100,14 +102,6 @@ class Observer(Protocol):
     def on_finish(self, launch: Launch) -> None: ...
 
 
-def format_program(program: tuple[int, int, int]) -> str:
-    """`3` for a one-dimensional grid, `(3, 1)` or `(3, 1, 2)` for more."""
-    x, y, z = program
-    if z:
-        return f"({x}, {y}, {z})"
-    return f"({x}, {y})" if y else str(x)
-
-
 # ---- the tensors of a launch as address ranges ---------------------------------------------------------------------
 
 
@@ -118,29 +112,20 @@ class _Region:
     name: str
     start: int
     itemsize: int
-    span: int  # elements from the first to the last, gaps included
-    size: int
-    dims: list[tuple[int, int]]  # (stride, size), largest stride first; empty when the tensor has no gaps
+    strided: Strided
 
     @classmethod
     def of(cls, name: str, tensor: torch.Tensor) -> _Region:
-        pairs = [(st, n) for st, n in zip(tensor.stride(), tensor.shape, strict=True) if n > 1 and st > 0]
-        span = 1 + sum(st * (n - 1) for st, n in pairs) if tensor.numel() else 0
-        dims = sorted(pairs, reverse=True) if span > tensor.numel() else []
-        return cls(name, tensor.data_ptr(), tensor.element_size(), span, tensor.numel(), dims)
+        return cls(name, tensor.data_ptr(), tensor.element_size(), Strided.of(tensor))
 
     def elements(self, addresses: np.ndarray) -> np.ndarray:
         return (addresses.astype(np.int64) - self.start) // self.itemsize
 
     def contains(self, elements: np.ndarray) -> np.ndarray:
-        inside = (elements >= 0) & (elements < self.span)
-        rest = elements
-        for stride, size in self.dims:
-            rest = rest - np.clip(rest // stride, 0, size - 1) * stride
-        return inside & (rest == 0) if self.dims else inside
+        return self.strided.contains(elements)
 
     def distance(self, element: int) -> int:
-        return max(-element, element - self.span + 1, 0) * self.itemsize
+        return max(-element, element - self.strided.span + 1, 0) * self.itemsize
 
 
 # ---- state of this process -----------------------------------------------------------------------------------------
@@ -310,7 +295,7 @@ def _report(kind: str, region: _Region | None, elements: np.ndarray, outside: np
         kind=kind,
         program=tuple(interpreter.interpreter_builder.grid_idx),
         tensor=region.name if region else "no tensor of this launch",
-        size=region.size if region else 0,
+        size=region.strided.size if region else 0,
         first_element=int(elements[outside].flat[0]),
         lanes=int(outside.sum()),
         line=line,

@@ -13,7 +13,6 @@ Where an index picks rows of a table, only what is picked counts, there and back
 
 from __future__ import annotations
 
-import html
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -22,6 +21,9 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
+
+from gfxlab import style
+from gfxlab.tables import Table
 
 _FREE = {"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided"}  # memory that is only set aside
 _FREE |= {"_unsafe_view", "_reshape_alias"}  # views that PyTorch does not call so
@@ -56,35 +58,17 @@ class Count:
         """Bytes read and written by all of them."""
         return sum(op.read + op.written for op in self.operations)
 
-    def _cells(self) -> list[tuple[str, str, str, str]]:
+    def _table(self) -> Table:
         rows = [(op.name, op.result, f"{op.read:,}", f"{op.written:,}") for op in self.operations]
         read, written = sum(op.read for op in self.operations), sum(op.written for op in self.operations)
-        return [*rows, (f"{self.kernels} kernel{'' if self.kernels == 1 else 's'}", "", f"{read:,}", f"{written:,}")]
+        kernels = f"{self.kernels} kernel{'' if self.kernels == 1 else 's'}"
+        return Table([*rows, (kernels, "", f"{read:,}", f"{written:,}")], _HEAD, numbers=2)
 
     def __repr__(self) -> str:
-        lines = [_HEAD, *self._cells()]
-        widths = [max(len(line[column]) for line in lines) for column in range(len(_HEAD))]
-        return "\n".join(
-            "  ".join(
-                cell.ljust(width) if column < 2 else cell.rjust(width)
-                for column, (cell, width) in enumerate(zip(line, widths, strict=True))
-            )
-            for line in lines
-        )
+        return self._table().text()
 
     def _repr_html_(self) -> str:
-        def line(cells: tuple[str, ...], tag: str) -> str:
-            sides = ("left", "left", "right", "right")
-            pairs = zip(cells, sides, strict=True)
-            return (
-                f"<tr>{''.join(f'<{tag} style=text-align:{side}>{html.escape(c)}</{tag}>' for c, side in pairs)}</tr>"
-            )
-
-        *rows, total = self._cells()
-        body = "".join(line(cells, "td") for cells in rows)
-        return (
-            f"<table><thead>{line(_HEAD, 'th')}</thead><tbody>{body}</tbody><tfoot>{line(total, 'th')}</tfoot></table>"
-        )
+        return style.card("What PyTorch would launch", self._table().html())
 
 
 _HEAD = ("operation", "result", "bytes read", "bytes written")

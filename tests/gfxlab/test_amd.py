@@ -16,8 +16,10 @@ from gfxlab import hardware
 from gfxlab.code import AmdError, AmdLimitError, amd_report, compare, compiler, isa, ship
 from gfxlab.code.errors import plain
 from gfxlab.code.explanations import explain
-from gfxlab.code.report import format_widths, measure
+from gfxlab.code.figures import format_widths
+from gfxlab.code.report import measure
 from gfxlab.sandbox import Outcome
+from gfxlab.units import format_bytes, format_seconds
 
 ARCHS = ("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201")
 
@@ -462,6 +464,6 @@ def test_the_table_of_cards_is_consistent(card):
 
 
 def test_sizes_and_times_read_well():
-    assert [hardware.format_bytes(n) for n in (512, 1536, 24 << 20)] == ["512 B", "1.5 KiB", "24 MiB"]
-    assert [hardware.format_seconds(s) for s in (3.2e-7, 4.8e-6, 1.2e-3)] == ["320 ns", "4.8 us", "1.2 ms"]
+    assert [format_bytes(n) for n in (512, 1536, 24 << 20)] == ["512 B", "1.5 KiB", "24 MiB"]
+    assert [format_seconds(s) for s in (3.2e-7, 4.8e-6, 1.2e-3)] == ["320 ns", "4.8 us", "1.2 ms"]
     assert textwrap.dedent(str(hardware.lower_bound(0, 0))).startswith("MI300X: at least 0 ns")

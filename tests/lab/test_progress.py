@@ -87,5 +87,5 @@ def test_the_table_shows_each_lesson(course_home, monkeypatch):
         table = progress()
     assert [lesson.name for lesson in table.lessons] == ["91_small"]
     assert (table.lessons[0].solved, table.lessons[0].tried) == (1, 2)
-    assert "91_small   1/2     2/2   ✓ 91.1  … 91.3" in str(table)
+    assert "91_small  1/2     2/2    ✓ 91.1  … 91.3" in str(table)
     assert "1 of 2" in table._repr_html_()

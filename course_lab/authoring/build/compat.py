@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from gfxlab.tables import Table
+
 STORED = Path(__file__).with_name("compat.json")
 SUITES = ("engines", "trace", "check", "AMD report", "simulator", "kernels", "solutions", "notebooks")
 
@@ -26,15 +28,14 @@ def cell(suite: dict[str, Any] | None) -> str:
 def table(results: dict[str, Any]) -> str:
     """The results as a Markdown table, and below it what fails, by name."""
     head = ("Triton", *SUITES, "with numpy", "PyTorch", "Python", "date")
-    lines = [head, ("---",) * len(head)]
+    rows = []
     for version, row in results.items():
         about = (row["about"][key] for key in ("numpy", "torch", "python", "date"))
-        lines.append((version, *(cell(row["suites"].get(name)) for name in SUITES), *about))
+        rows.append((version, *(cell(row["suites"].get(name)) for name in SUITES), *about))
     failing = [
         f"Failing on {version}: {', '.join(f'`{name}`' for name in suite['failures'])}."
         for version, row in results.items()
         for suite in row["suites"].values()
         if suite["failures"]
     ]
-    rows = "\n".join(f"| {' | '.join(line)} |" for line in lines)
-    return "\n\n".join([rows, *failing])
+    return "\n\n".join([Table(rows, head).markdown(), *failing])

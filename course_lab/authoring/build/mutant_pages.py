@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from course_lab.authoring.lessons import Lesson
+from gfxlab.tables import Table
 
 MARK = "<!-- Written by `course build`. Edit the lessons' spec.py and mutants.py instead. -->"
 _TEXT = """\
@@ -36,12 +37,8 @@ def overview(lessons: list[Lesson]) -> str:
 
 def _section(lesson: Lesson) -> str:
     rows = [
-        f"| {exercise.number} {_cell(exercise.title)} | {_cell(mutant.name)} | `{mutant.diagnosis}` |"
+        (f"{exercise.number} {exercise.title}", mutant.name, f"`{mutant.diagnosis}`")
         for exercise in (*lesson.exercises, *lesson.steps)
         for mutant in lesson.mutants.get(exercise.number, ())
     ]
-    return "\n".join([f"### {lesson.name}", "", "| exercise | mutant | diagnosis |", "|---|---|---|", *rows, ""])
-
-
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|")
+    return "\n".join([f"### {lesson.name}", "", Table(rows, ("exercise", "mutant", "diagnosis")).markdown(), ""])

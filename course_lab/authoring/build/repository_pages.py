@@ -10,6 +10,7 @@ from course_lab.authoring import lessons
 from course_lab.authoring.build import compat
 from course_lab.authoring.lessons import Lesson
 from course_lab.bench import survey
+from gfxlab.tables import Table
 
 ROOT = Path(course_lab.__file__).parent.parent
 _BEGIN, _END = "<!-- {name}: written by `course build` -->", "<!-- {name}: end -->"
@@ -46,17 +47,19 @@ def pages(root: Path = ROOT) -> Iterator[tuple[Path, str]]:
 
 def lesson_table(of: list[Lesson]) -> str:
     """Markdown: title, subject, time and exercises of each lesson."""
-    rows = ["| lesson | what it teaches | reading | exercises | difficulty |", "|---|---|---|---|---|"]
-    for lesson in of:
-        stars = [exercise.stars for exercise in lesson.exercises] or [0]
-        minutes = sum(exercise.minutes for exercise in lesson.exercises)
-        work = f"[{len(lesson.exercises)}](exercises/{lesson.name}.ipynb), {minutes} min" if minutes else ""
-        span = " to ".join("★" * count for count in sorted({min(stars), max(stars)}))
-        reading = f"{lesson.minutes} min" if lesson.minutes else ""
-        rows.append(
-            f"| [{lesson.title}](notebooks/{lesson.name}.ipynb) | {lesson.subject} | {reading} | {work} | {span} |"
-        )
-    return "\n".join(rows)
+    return Table([_lesson_row(lesson) for lesson in of], _LESSON_HEAD).markdown()
+
+
+_LESSON_HEAD = ("lesson", "what it teaches", "reading", "exercises", "difficulty")
+
+
+def _lesson_row(lesson: Lesson) -> tuple[str, ...]:
+    stars = [exercise.stars for exercise in lesson.exercises] or [0]
+    minutes = sum(exercise.minutes for exercise in lesson.exercises)
+    work = f"[{len(lesson.exercises)}](exercises/{lesson.name}.ipynb), {minutes} min" if minutes else ""
+    span = " to ".join("★" * count for count in sorted({min(stars), max(stars)}))
+    reading = f"{lesson.minutes} min" if lesson.minutes else ""
+    return f"[{lesson.title}](notebooks/{lesson.name}.ipynb)", lesson.subject, reading, work, span
 
 
 def between(name: str, block: str, text: str) -> str:

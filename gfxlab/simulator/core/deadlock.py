@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from gfxlab.programs import format_program
 from gfxlab.simulator.core import faults
 from gfxlab.simulator.core.executor import Executor
 from gfxlab.simulator.core.memory import Region
@@ -65,7 +66,7 @@ def _programs(one: Executor, checks) -> list[tuple[str, str]]:
     one.waves.watchers = before
     found = []
     for wave in np.flatnonzero(one.left()):
-        program = faults.program_name(one.waves.programs[wave])
+        program = format_program(one.waves.programs[wave])
         if int(wave) in polls.of:
             poll = polls.of[int(wave)]
             found.append((program, _waits_for(one.waves, poll, checks)))
@@ -76,5 +77,5 @@ def _programs(one: Executor, checks) -> list[tuple[str, str]]:
 
 def _waits_for(w: Waves, poll: _Poll, checks) -> str:
     by = checks.last_change(poll.region, poll.offset) if checks else None
-    last = f", which program {faults.program_name(np.array(by))} changed last" if by else ""
+    last = f", which program {format_program(by)} changed last" if by else ""
     return f"waits for {faults.place(w, poll.region.base + poll.offset)}{faults.at_line(poll.instruction)}{last}"

@@ -20,6 +20,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from gfxlab.programs import format_program
 from gfxlab.simulator.core import constants, faults
 from gfxlab.simulator.core.program import (
     Decoded,
@@ -263,7 +264,7 @@ class Executor:
             self._endless(code, rounds, "max_seconds")
 
     def _endless(self, code: Code, why: str, limit: str = "max_instructions") -> None:
-        program = faults.program_name(self.waves.programs[self.waves.window.start])
+        program = format_program(self.waves.programs[self.waves.window.start])
         raise faults.SimulationError(
             f"program {program} of the launch does not end: {why}{faults.at_line(code.named)}. "
             f"Look for a loop whose condition never becomes false, or raise {limit}."
@@ -350,7 +351,7 @@ class Executor:
         if not odd.any():
             return
         group = int(odd.argmax())
-        program = faults.program_name(self.waves.programs[group * self.waves.waves_per_group])
+        program = format_program(self.waves.programs[group * self.waves.waves_per_group])
         places = sorted({int(b) for b in self.block.reshape(waiting.shape)[group][waiting[group]]})
         lines = [faults.at_line(self.code[b - 1].last).strip() or "a barrier" for b in places]
         ended = int((~waiting[group]).sum())

@@ -7,6 +7,7 @@ import linecache
 import numpy as np
 
 from gfxlab.engine.hooks import OutOfBoundsError
+from gfxlab.programs import format_program
 from gfxlab.simulator.core.program import Decoded
 
 
@@ -33,7 +34,7 @@ class Trapped(SimulationError):
         others = len(np.unique(programs, axis=0)) - 1
         more = f" (and {others} more)" if others else ""
         super().__init__(
-            f"program {program_name(programs[0])}{more} stops the launch{at_line(instruction)}: an assertion of the "
+            f"program {format_program(programs[0])}{more} stops the launch{at_line(instruction)}: an assertion of the "
             f"kernel failed (`{instruction.text}`)."
         )
 
@@ -50,16 +51,10 @@ def at_line(instruction: Decoded) -> str:
     return f" (line {instruction.source.line}{': ' if code else ''}{code})"
 
 
-def program_name(program: np.ndarray) -> str:
-    """`3`, `(3, 1)` or `(3, 1, 2)`: the workgroup's number as tl.program_id gives it."""
-    x, y, z = (int(n) for n in program)
-    return f"({x}, {y}, {z})" if z else f"({x}, {y})" if y else str(x)
-
-
 def describe_lane(w, wave: int, lane: int) -> str:
     """`lane 5 of wave 1 of program 3`, for a wave of the window."""
     number = w.window.start + wave
-    return f"lane {lane} of wave {number % w.waves_per_group} of program {program_name(w.programs[number])}"
+    return f"lane {lane} of wave {number % w.waves_per_group} of program {format_program(w.programs[number])}"
 
 
 def illegal_access(

@@ -214,7 +214,7 @@ def _waves(run: Run, memory: GlobalMemory, groups: Sequence[tuple[int, int, int]
     waves.S[:, M0] = U32(0xFFFFFFFF)
     waves.S[:, MODE] = U32(program.mode)
     waves.mode_changed()
-    if program.arch.startswith("gfx12"):  # there the workgroup's number arrives in trap registers
+    if hardware.limits(program.arch).workgroup_in_traps:
         waves.S[:, TTMP + 9] = places[:, 0]
         waves.S[:, TTMP + 7] = places[:, 1] | places[:, 2] << 16
         waves.S[:, TTMP + 8] = np.arange(waves.count) % per_group << 25

@@ -8,7 +8,6 @@ one a lane.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -17,6 +16,7 @@ import torch
 
 from gfxlab.simulator.core.numbers import U8, U16, U32
 from gfxlab.simulator.core.state import POISON
+from gfxlab.strides import Strided
 
 _REGION_BITS = 40
 ARGUMENTS = "the kernel's arguments"
@@ -100,19 +100,17 @@ class Span:
     start: int
     stop: int
     itemsize: int
-    strides: tuple[int, ...] = ()
-    shape: tuple[int, ...] = ()
+    strided: Strided
 
     @property
     def size(self) -> int:
         """Number of elements, gaps not counted."""
-        return math.prod(self.shape)
+        return self.strided.size
 
     @property
     def dense(self) -> bool:
         """No gaps between the first byte and the last."""
-        own = math.prod(n for n, stride in zip(self.shape, self.strides) if stride)
-        return self.stop - self.start <= self.itemsize * own
+        return self.strided.dense
 
     def element(self, offset: int) -> int:
         """The element that a byte of the region belongs to, counted from the tensor's first; may lie outside."""
@@ -120,18 +118,11 @@ class Span:
 
     def has(self, offset: int) -> bool:
         """Whether a byte of the region is one of the tensor's, and not in a gap."""
-        rest = self.element(offset)
-        if not 0 <= offset - self.start < self.stop - self.start:
-            return False
-        for stride, n in sorted(zip(self.strides, self.shape), reverse=True):
-            rest -= min(rest // stride, n - 1) * stride if stride else 0
-        return rest == 0
+        return bool(self.strided.contains(np.array(self.element(offset))))
 
     def exists(self) -> np.ndarray:
         """Which places between the first element and the last belong to the tensor."""
-        real = torch.zeros((self.stop - self.start) // self.itemsize, dtype=torch.bool)
-        torch.as_strided(real, self.shape, self.strides).fill_(True)
-        return real.numpy()
+        return self.strided.exists()
 
 
 @dataclass(eq=False)
@@ -196,15 +187,15 @@ class GlobalMemory:
             region = self._by_storage[storage.data_ptr()] = self._add(data, storage.data_ptr() % 16)
         size = tensor.element_size()
         start = tensor.storage_offset() * size
-        last = sum(stride * (n - 1) for stride, n in zip(tensor.stride(), tensor.shape)) if tensor.numel() else -1
-        span = Span(name, start, start + (last + 1) * size, size, tensor.stride(), tuple(tensor.shape))
+        strided = Strided.of(tensor)
+        span = Span(name, start, start + strided.span * size, size, strided)
         region.spans.append(span)
         return region.base + start
 
     def add_bytes(self, name: str, data: np.ndarray) -> int:
         """Make a byte array reachable under a name; returns its address."""
         region = self._add(data, 0)
-        region.spans.append(Span(name, 0, data.size, 1, (1,), (data.size,)))
+        region.spans.append(Span(name, 0, data.size, 1, Strided((data.size,), (1,))))
         return region.base
 
     def _add(self, data: np.ndarray, alignment: int) -> Region:

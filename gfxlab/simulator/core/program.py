@@ -15,6 +15,7 @@ from typing import Any
 
 import yaml
 
+from gfxlab import hardware
 from gfxlab.code import isa
 from gfxlab.simulator.core import constants, operands
 from gfxlab.simulator.core.operands import Operand
@@ -104,7 +105,7 @@ class Program:
     @property
     def lanes(self) -> int:
         """Lanes in a wave."""
-        return 64 if self.arch.startswith("gfx9") else 32
+        return hardware.wave_size(self.arch)
 
     @property
     def mode(self) -> int:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from gfxlab import hardware
 from gfxlab.simulator.core.operands import EXEC, VCC, Operand
 from gfxlab.simulator.core.state import Waves
 
@@ -26,7 +27,7 @@ class Target:
     @property
     def cdna(self) -> bool:
         """gfx90a, gfx942, gfx950: waves of 64, MFMA, a 16-bit result clears the upper half of its register."""
-        return self.arch.startswith("gfx9")
+        return hardware.is_cdna(self.arch)
 
     @property
     def lanes(self) -> int:

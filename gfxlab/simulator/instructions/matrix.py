@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from gfxlab import hardware
 from gfxlab.simulator.core import values
 from gfxlab.simulator.core.numbers import F16, F32, F64, I32, U16, U32, float8_values, round_to_xf32
 from gfxlab.simulator.core.operands import Operand
@@ -67,7 +68,7 @@ def layout(mnemonic: str, arch: str) -> Layout:
         d = _mfma_registers(np.arange(m * m).reshape(1, m, m), m)
         return Layout(m, m, k, lane % m, lane[:, None] // m * each + np.arange(each), d[:, 0].T)
     if (found := _WMMA.match(name)) and found[1] in ("f32", "i32"):
-        twice, lane, d = arch.startswith("gfx11"), lane[:32], np.arange(256).reshape(1, 16, 16)
+        twice, lane, d = hardware.limits(arch).repeats_operands, lane[:32], np.arange(256).reshape(1, 16, 16)
         each = 16 if twice else 8
         first = 0 * lane if twice else lane // 16 * each
         d = (_gfx11_registers if twice else _gfx12_registers)(d)
@@ -232,7 +233,7 @@ def _wmma(result_kind: str, types: str, instruction: Decoded, target: Target) ->
     kinds = _operand_types(types, instruction.modifiers)
     decoders = [_decoder(kind, target.fnuz) for kind in kinds]
     result, a, b, c = instruction.operands
-    twice = target.arch.startswith("gfx11")  # both halves of the wave hold all of A and B; on gfx12 half each
+    twice = hardware.limits(target.arch).repeats_operands
     sizes = [(16 if twice else 8) * _BYTES[kind] // 4 for kind in kinds]
     integer = result_kind == "i32"
     kind = I32 if integer else F32

@@ -6,9 +6,10 @@ import textwrap
 from collections.abc import Iterator
 
 from gfxlab import style
-from gfxlab.hardware import format_bytes
 from gfxlab.simulator.show.run import Line, Moved, Run
 from gfxlab.simulator.watch import traffic
+from gfxlab.tables import Table
+from gfxlab.units import format_bytes
 
 _NOT_TIMED = "functional, not timed: no clock and no caches; counts are of waves"
 _HEAD = ("line", "", "instructions", "lanes on", "loaded", "stored", "coalesced", "LDS cycles")
@@ -66,9 +67,13 @@ def _cells(line: Line) -> tuple[str, ...]:
     )
 
 
+def _lines(run: Run) -> Table:
+    return Table([_cells(line) for line in run.by_line], _HEAD, numbers=_NUMBERS)
+
+
 def table(run: Run) -> str:
     """The kernel's lines with what each did."""
-    return style.text_table([_HEAD, *map(_cells, run.by_line)], numbers=_NUMBERS)
+    return _lines(run).text("  ")
 
 
 def text(run: Run) -> str:
@@ -81,9 +86,8 @@ def text(run: Run) -> str:
 
 def card(run: Run) -> str:
     """Everything, as an HTML card."""
-    body = style.table(_rows(run).items()) + f'<p class="q">{_NOT_TIMED}</p>'
-    lines = style.table(map(_cells, run.by_line), _HEAD, numbers=_NUMBERS)
-    return style.card(_title(run), body + lines + style.warnings(run.notes))
+    body = Table(list(_rows(run).items())).html() + f'<p class="q">{_NOT_TIMED}</p>'
+    return style.card(_title(run), body + _lines(run).html() + style.warnings(run.notes))
 
 
 # ---- what makes it slow ----------------------------------------------------------------------------------------------

@@ -22,9 +22,10 @@ import numpy as np
 import torch
 
 from gfxlab.bound import Launch, Value, bind
+from gfxlab.programs import format_program
 from gfxlab.simulator.core import launch
 from gfxlab.simulator.core.executor import Executor
-from gfxlab.simulator.core.faults import SimulationError, program_name
+from gfxlab.simulator.core.faults import SimulationError
 from gfxlab.simulator.core.memory import GlobalMemory
 from gfxlab.simulator.core.operands import EXEC, M0, NULL, TTMP, VCC, Operand
 from gfxlab.simulator.core.program import Decoded, Program, is_control
@@ -174,7 +175,7 @@ class Walk(Sequence):
 
     @property
     def title(self) -> str:
-        place = f"program {program_name(np.array(self.program))}, wave {self.wave}"
+        place = f"program {format_program(self.program)}, wave {self.wave}"
         return f"{self.name} on {self.arch}: {place}"
 
     def slider(self) -> Any:

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 import torch
 
+from gfxlab.programs import format_program
 from gfxlab.simulator.core import faults
 from gfxlab.simulator.core.memory import GlobalMemory, Region, Shadow
 from gfxlab.simulator.core.numbers import U8, U32
@@ -167,7 +168,7 @@ class Checks(Watcher):
 
     def _report(self, instruction: Decoded, region: Region, place: int, programs: set[int]) -> None:
         span = region.span_at(place)
-        first, second = (faults.program_name(self._place(number)) for number in sorted(programs))
+        first, second = (format_program(self._place(number)) for number in sorted(programs))
         self.notes.add(
             "shared",
             instruction,

@@ -9,6 +9,7 @@ import torch
 import triton
 import triton.language as tl
 
+from gfxlab import hardware
 from gfxlab.bound import unwrap
 from gfxlab.engine import dual_mode
 
@@ -47,7 +48,7 @@ def test_compile_between_two_interpreted_launches(arch):
         compiled = dual_mode.compile(scale_rows_kernel, spec, arch)
         assert f".amdhsa_kernel {compiled.metadata.name}" in compiled.asm["amdgcn"]
         assert compiled.metadata.num_warps == 2 and compiled.metadata.target.arch == arch
-        assert compiled.metadata.warp_size == dual_mode.wave_size(arch)
+        assert compiled.metadata.warp_size == hardware.wave_size(arch)
 
 
 def test_specialisation_is_the_launchers():

@@ -1,0 +1,25 @@
+"""Amounts as people write them: 1.5 KiB, 1.2 GFLOP, 4.8 us."""
+
+from __future__ import annotations
+
+
+def format_bytes(count: float) -> str:
+    """`512 B`, `1.5 KiB`, `24 MiB`."""
+    return _scaled(count, 1024, ("B", "KiB", "MiB", "GiB", "TiB"))
+
+
+def format_flops(count: float) -> str:
+    """`576 FLOP`, `1.2 GFLOP`."""
+    return _scaled(count, 1000, ("FLOP", "kFLOP", "MFLOP", "GFLOP", "TFLOP"))
+
+
+def format_seconds(seconds: float) -> str:
+    """`320 ns`, `4.8 us`, `1.2 ms`, `3 s`."""
+    return _scaled(seconds * 1e9, 1000, ("ns", "us", "ms", "s"))
+
+
+def _scaled(value: float, base: int, units: tuple[str, ...]) -> str:
+    step = 0
+    while value >= base and step < len(units) - 1:
+        value, step = value / base, step + 1
+    return f"{value:.3g} {units[step]}" if value < 100 else f"{value:.0f} {units[step]}"
