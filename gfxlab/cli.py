@@ -203,6 +203,29 @@ def step(
         _stop(f"{error}")
 
 
+@app.command()
+def conformance(
+    triton: Annotated[Path, typer.Argument(help="A checkout of Triton, whose tests run in place.")],
+    arch: Annotated[list[str] | None, typer.Option(help="An architecture; may be given several times.")] = None,
+    seed: Annotated[int, typer.Option(help="Of the sample.")] = 0,
+    sample: Annotated[int, typer.Option(help="Parametrisations of each test function.")] = 20,
+    every: Annotated[bool, typer.Option("--all", help="Every parametrisation; goes on where it stopped.")] = False,
+    only: Annotated[list[str] | None, typer.Option(help="One test by pytest's name; several times.")] = None,
+    logs: Annotated[Path, typer.Option(help="Where outcomes are kept.")] = Path(".conformance"),
+) -> None:
+    """Run Triton's own tests of its language on simulated GPUs; needs pytest."""
+    from gfxlab.conformance import survey
+
+    archs = [known(name) for name in arch or survey.ARCHS]
+    try:
+        report = survey.conformance(
+            triton, archs=archs, seed=seed, every=every, sample=sample, only=only or (), logs=logs
+        )
+    except FileNotFoundError as missing:
+        _stop(f"{missing}")
+    print(report)
+
+
 def _numbers(program: str) -> tuple[int, ...]:
     try:
         return tuple(int(number) for number in program.split(","))

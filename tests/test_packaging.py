@@ -75,7 +75,7 @@ def test_the_instruments_ask_for_no_jupyter_and_no_pytest():
 def test_what_is_imported_is_asked_for(name):
     owners = metadata.packages_distributions()
     ours = {package for packages in PACKAGES.values() for package in packages}
-    optional = IN_A_NOTEBOOK if name == "gfxlab" else set()
+    optional = IN_A_NOTEBOOK | {"pytest"} if name == "gfxlab" else set()
     for package in PACKAGES[name]:
         for module, path in imported(package).items():
             if module in ours | AS_FOUND:
@@ -162,7 +162,7 @@ class Environment:
             "    package = importlib.import_module(name)\n"
             f"    assert package.__file__.startswith({str(self.site)!r}), package.__file__\n"
             "    for found in pkgutil.walk_packages(package.__path__, name + '.'):\n"
-            "        if not found.name.endswith(('__main__', '.lesson', '.exercises')):\n"  # cells, run by notebooks
+            "        if not found.name.endswith(('__main__', '.lesson', '.exercises', '.plugin')):\n"  # cells; of pytest
             "            importlib.import_module(found.name)\n"
         )
         self.run("python", "-c", code)
@@ -170,7 +170,7 @@ class Environment:
 
 @pytest.fixture(scope="module")
 def instruments(tmp_path_factory) -> Environment:
-    """An environment of somebody who never sees the course."""
+    """An environment of somebody who never sees the course, nor pytest."""
     return Environment(tmp_path_factory.mktemp("instruments"), ["gfxlab"])
 
 

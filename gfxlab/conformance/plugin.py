@@ -24,6 +24,7 @@ import pytest
 from triton.compiler.errors import CompilationError
 from triton.runtime.errors import OutOfResources
 
+from gfxlab.conformance.outcomes import read
 from gfxlab.pretended import pretend
 from gfxlab.simulator import SimulationError, UnknownInstruction
 from gfxlab.simulator.show.run import Run
@@ -100,12 +101,6 @@ class _Survey:
 
 def _took_too_long(number: int, frame: Any) -> None:
     raise TookTooLong("the time limit of a test")
-
-
-def read(log: Path) -> list[dict[str, Any]]:
-    """The lines of a log: the last one of each test."""
-    lines = [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
-    return list({line["test"]: line for line in lines}.values())
 
 
 def sampled(tests: list[str], most: int, seed: int) -> set[str]:

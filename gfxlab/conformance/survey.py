@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gfxlab.conformance.plugin import read
+from gfxlab.conformance.outcomes import read
 
 ARCHS = ("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201")
 FOLDER = "python/test/unit/language"

@@ -143,3 +143,9 @@ def test_the_command_is_a_module_too_and_gives_its_version():
     command = [sys.executable, "-m", "gfxlab", "--version"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert re.fullmatch(r"gfxlab \d+\.\d+\.\d+\n", done.stdout), done.stderr
+
+
+def test_conformance_says_where_triton_is_missing(gfxlab, tmp_path):
+    status, _, error = gfxlab("conformance", str(tmp_path), "--arch", "gfx942")
+    assert status == 1 and "holds no tests of Triton's language" in error and len(error.splitlines()) == 1
+    assert "--arch gfx1 is unknown" in gfxlab("conformance", str(tmp_path), "--arch", "gfx1")[2]
