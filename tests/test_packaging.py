@@ -162,7 +162,7 @@ class Environment:
             "    package = importlib.import_module(name)\n"
             f"    assert package.__file__.startswith({str(self.site)!r}), package.__file__\n"
             "    for found in pkgutil.walk_packages(package.__path__, name + '.'):\n"
-            "        if not found.name.endswith(('__main__', '.lesson', '.exercises', '.plugin')):\n"  # cells; of pytest
+            "        if not found.name.endswith(('__main__', '.lesson', '.exercises', '.plugin')):\n"  # cells
             "            importlib.import_module(found.name)\n"
         )
         self.run("python", "-c", code)
