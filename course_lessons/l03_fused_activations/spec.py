@@ -6,17 +6,17 @@ import torch
 from torch import Generator, Tensor
 
 from course_kernels import reference
+from course_kernels.reference import philox, uniform
 from course_lab.authoring.exercise import Case, Exercise, Suspect
+from course_lab.authoring.spread import spread
+from course_lab.authoring.tolerance import each, in_float32
 from course_lessons.l03_fused_activations import reference as own
+from course_lessons.makers import FAR, widened
 
-# Everything is computed in float32 and rounded once. Two results that differ by one unit in the last place differ by
-# 2^-7 (bfloat16) or 2^-10 (float16) of the value; exp, erf and a division cost a few units of 2^-23 in float32.
-_FLOAT32 = {"atol": 1e-5, "rtol": 1e-5, "why": "exp, erf and a division: a few units of 2^-23 each"}
-_FLOAT16 = {"atol": 2e-3, "rtol": 2e-3, "why": "rounded once to float16: one unit in the last place is 1e-3"}
-_BFLOAT16 = {"atol": 1e-2, "rtol": 1e-2, "why": "rounded once to bfloat16: one unit in the last place is 8e-3"}
-# Neighbouring e4m3 numbers differ by an eighth, the smallest by 2^-9: at a tie either of the two is right.
-_FLOAT8 = {"atol": 2e-3, "rtol": 0.125, "why": "at a tie either neighbour may be taken: 3 bits behind the first"}
-_ZEROS = {"atol": 0.0, "rtol": 1e-6, "why": "zeros are exact, and the scale is the floor over 448"}
+# exp, erf and a division lose a few units; behind them numbers of up to 40 cancel, as in 1 + erf(x) for x = -4.
+_ONCE = in_float32(size=40.0)
+# A scale has no sum and no cancellation, and a quotient by it is rounded to 8 bits.
+_SCALED = each(in_float32(size=1.0), in_float32())
 
 _LARGEST = 448.0  # of float8_e4m3fn
 
@@ -90,6 +90,50 @@ def _infinite_step(generator: Generator) -> tuple:
     """Every element of x and dy is infinite, so each dropped one shows."""
     infinite = torch.full((2, 50), float("inf"))
     return infinite, _rows(2, 50, generator), infinite.clone(), 0.5, 11
+
+
+def _far(make: Make) -> Make:
+    """The same inputs, the rows of the first 2^30 elements apart."""
+
+    def far(generator: Generator) -> tuple:
+        x, *rest = make(generator)
+        return spread(x, (FAR, 1)), *rest
+
+    return far
+
+
+def _near_the_floor(generator: Generator) -> tuple:
+    """Rows whose largest magnitudes lie on either side of 1e-10."""
+    sizes = torch.tensor([3e-11, 0.9e-10, 1.1e-10, 4e-10, 1e-30])
+    return (sizes[:, None] * torch.rand(5, 70, generator=generator).clamp(min=0.2),)
+
+
+def _largest_is_negative(generator: Generator) -> tuple:
+    """The largest magnitude of each row is negative, by a hundredth."""
+    x = _rows(3, 90, generator).clamp(-2.0, 2.0)
+    x[:, 3], x[:, 80] = 5.0, -5.05
+    return (x,)
+
+
+def _drawn_exactly(generator: Generator) -> tuple:
+    """p is one of the numbers that are drawn, so that "at least p" and "above p" differ."""
+    x, residual, dy, _, seed = _step(3, 50, 0.5, 8)(generator)
+    return x, residual, dy, float(uniform(philox(seed, torch.arange(150))[:, 0]).sort().values[60]), seed
+
+
+# ---- results before their rounding ---------------------------------------------------------------------------------
+
+
+def _exact_quantised(y: Tensor) -> tuple[Tensor, Tensor]:
+    """Quotients and scales along the last dimension, in float64."""
+    scale = y.abs().amax(dim=-1).clamp(min=1e-10) / _LARGEST
+    return (y / scale[..., None]).clamp(-_LARGEST, _LARGEST), scale
+
+
+def _exact_groups(x: Tensor, group: int) -> tuple[Tensor, Tensor]:
+    y = reference.silu_and_mul(x.double())
+    parts = [_exact_quantised(part) for part in y.split(group, dim=-1)]
+    return torch.cat([q for q, _ in parts], dim=-1), torch.stack([scale for _, scale in parts], dim=-1)
 
 
 # ---- results of known mistakes -------------------------------------------------------------------------------------
@@ -177,14 +221,16 @@ _SILU = Exercise(
     minutes=8,
     entry="silu",
     reference=own.silu,
+    exact=widened(own.silu),
     cases=(
-        Case("whole blocks", _vector(512), **_FLOAT32),
-        Case("a length that is no multiple of the block", _vector(1000), **_FLOAT32),
-        Case("one element", _vector(1), **_FLOAT32),
-        Case("values around 30", _vector(300, scale=30.0), **_FLOAT32),
-        Case("far out on both sides", _values(-3e38, -1e4, -104.0, -89.0, 0.0, 89.0, 104.0, 1e4, 3e38), **_FLOAT32),
-        Case("float16, values around 1000", _vector(300, dtype=torch.float16, scale=1000.0), **_FLOAT16),
-        Case("bfloat16", _vector(777, dtype=torch.bfloat16), **_BFLOAT16),
+        Case("whole blocks", _vector(512), **_ONCE, again=True),
+        Case("a length that is no multiple of the block", _vector(1000), **_ONCE),
+        Case("one element", _vector(1), **_ONCE),
+        Case("values around 30", _vector(300, scale=30.0), **_ONCE),
+        Case("far out on both sides", _values(-3e38, -1e4, -104.0, -89.0, 0.0, 89.0, 104.0, 1e4, 3e38), **_ONCE),
+        Case("float16, values around 1000", _vector(300, dtype=torch.float16, scale=1000.0), **_ONCE),
+        Case("bfloat16", _vector(777, dtype=torch.bfloat16), **_ONCE),
+        Case("one more than a block", _vector(257, scale=5.0), **_ONCE),
     ),
     hints=(
         "Which lanes may load and store? And for which x does `exp` of your exponent leave the range of float32?",
@@ -203,17 +249,20 @@ _SWIGLU = Exercise(
     minutes=12,
     entry="silu_and_mul",
     reference=reference.silu_and_mul,
+    exact=widened(reference.silu_and_mul),
     max_launches=1,
     cases=(
-        Case("power-of-two width", _halves(4, 256), **_FLOAT32),
-        Case("SmolLM2's width, 1536", _halves(3, 1536), **_FLOAT32),
-        Case("a width that is no multiple of the block", _halves(3, 601), **_FLOAT32),
-        Case("one column", _halves(4, 1), **_FLOAT32),
-        Case("one row", _halves(1, 100), **_FLOAT32),
-        Case("rows further apart than their width", _halves(4, 100, strided=True), **_FLOAT32),
-        Case("gates up to 1000", _large_gates(), **_FLOAT32),
-        Case("float16", _halves(3, 300, dtype=torch.float16), **_FLOAT16),
-        Case("bfloat16", _halves(3, 576, dtype=torch.bfloat16), **_BFLOAT16),
+        Case("power-of-two width", _halves(4, 256), **_ONCE, again=True),
+        Case("SmolLM2's width, 1536", _halves(3, 1536), **_ONCE),
+        Case("a width that is no multiple of the block", _halves(3, 601), **_ONCE),
+        Case("one column", _halves(4, 1), **_ONCE),
+        Case("one row", _halves(1, 100), **_ONCE),
+        Case("rows further apart than their width", _halves(4, 100, strided=True), **_ONCE),
+        Case("gates up to 1000", _large_gates(), **_ONCE),
+        Case("float16", _halves(3, 300, dtype=torch.float16), **_ONCE),
+        Case("bfloat16", _halves(3, 576, dtype=torch.bfloat16), **_ONCE),
+        Case("one more than a power of two", _halves(2, 2049), **_ONCE),
+        Case("rows 2^30 elements apart", _far(_halves(3, 20, dtype=torch.bfloat16)), **_ONCE),
     ),
     hints=(
         "Where does row r of x begin, and how many elements behind a gate does its factor lie? How many blocks are "
@@ -262,17 +311,19 @@ _FAMILY = Exercise(
     minutes=15,
     entry="act_and_mul",
     reference=reference.act_and_mul,
+    exact=widened(reference.act_and_mul),
     max_launches=1,
     cases=(
-        Case("silu", _halves(3, 200, "silu"), **_FLOAT32),
-        Case("gelu, exact", _halves(3, 200, "gelu", scale=2.0), **_FLOAT32),
-        Case("gelu, tanh form", _halves(3, 200, "gelu_tanh", scale=2.0), **_FLOAT32),
-        Case("relu", _halves(3, 200, "relu"), **_FLOAT32),
-        Case("silu, gates up to 1000", _large_gates("silu"), **_FLOAT32),
-        Case("gelu, gates up to 1000", _large_gates("gelu"), **_FLOAT32),
-        Case("gelu, tanh form, gates up to 1000", _large_gates("gelu_tanh"), **_FLOAT32),
-        Case("one column", _halves(5, 1, "gelu_tanh"), **_FLOAT32),
-        Case("float16", _halves(2, 601, "gelu", dtype=torch.float16), **_FLOAT16),
+        Case("silu", _halves(3, 200, "silu"), **_ONCE, again=True),
+        Case("gelu, exact", _halves(3, 200, "gelu", scale=2.0), **_ONCE),
+        Case("gelu, tanh form", _halves(3, 200, "gelu_tanh", scale=2.0), **_ONCE),
+        Case("relu", _halves(3, 200, "relu"), **_ONCE),
+        Case("silu, gates up to 1000", _large_gates("silu"), **_ONCE),
+        Case("gelu, gates up to 1000", _large_gates("gelu"), **_ONCE),
+        Case("relu, gates up to 1000", _large_gates("relu"), **_ONCE),
+        Case("gelu, tanh form, gates up to 1000", _large_gates("gelu_tanh"), **_ONCE),
+        Case("one column", _halves(5, 1, "gelu_tanh"), **_ONCE),
+        Case("float16", _halves(2, 601, "gelu", dtype=torch.float16), **_ONCE),
     ),
     hints=(
         "Which of the four formulas contain an exponential, and for which x does it overflow? Can tanh be written "
@@ -370,17 +421,22 @@ _QUANT = Exercise(
     minutes=12,
     entry="quant_fp8",
     reference=own.quant_fp8,
+    exact=lambda x: _exact_quantised(x.double()),
     kind="repair",
     cases=(
-        Case("the test it passes: width 1024, torch.rand", _positive(2, 1024), **_FLOAT8),
-        Case("positive and negative numbers", _matrix(4, 256, scale=100.0), **_FLOAT8),
-        Case("width 359", _matrix(3, 359, scale=100.0), **_FLOAT8),
-        Case("negative numbers only", _negative(3, 128), **_FLOAT8),
-        Case("a row of zeros between others", _with_zero_row(3, 100), **_FLOAT8),
-        Case("zeros only", _matrix(2, 64, scale=0.0), **_ZEROS),
-        Case("one outlier", _with_outlier, **_FLOAT8),
-        Case("one column", _matrix(3, 1, scale=100.0), **_FLOAT8),
-        Case("bfloat16", _matrix(3, 600, dtype=torch.bfloat16, scale=100.0), **_FLOAT8),
+        Case("the test it passes: width 1024, torch.rand", _positive(2, 1024), **_SCALED),
+        Case("positive and negative numbers", _matrix(4, 256, scale=100.0), **_SCALED, again=True),
+        Case("width 359", _matrix(3, 359, scale=100.0), **_SCALED),
+        Case("negative numbers only", _negative(3, 128), **_SCALED),
+        Case("a row of zeros between others", _with_zero_row(3, 100), **_SCALED),
+        Case("zeros only", _matrix(2, 64, scale=0.0), **_SCALED),
+        Case("one outlier", _with_outlier, **_SCALED),
+        Case("one column", _matrix(3, 1, scale=100.0), **_SCALED),
+        Case("bfloat16", _matrix(3, 600, dtype=torch.bfloat16, scale=100.0), **_SCALED),
+        Case("magnitudes around 1e-10", _near_the_floor, **_SCALED),
+        Case("the largest magnitude is negative, by a hundredth", _largest_is_negative, **_SCALED),
+        Case("one more than a power of two", _matrix(2, 513, scale=0.03), **_SCALED),
+        Case("rows 2^30 elements apart", _far(_matrix(3, 40, dtype=torch.bfloat16)), **_SCALED),
     ),
     hints=(
         "Which number of the row must still fit into 448? And what is the scale of a row that holds nothing but zeros?",
@@ -451,17 +507,20 @@ _DROPOUT = Exercise(
     minutes=20,
     entry="dropout_step",
     reference=own.dropout_step,
+    exact=widened(own.dropout_step),
     max_launches=2,
     cases=(
-        Case("one block, p = 0.5", _step(4, 64, 0.5, 1), **_FLOAT32),
-        Case("many blocks of both kernels", _step(5, 576, 0.5, 2), **_FLOAT32),
-        Case("a length that is no multiple of a block", _step(7, 301, 0.1, 3), **_FLOAT32),
-        Case("p = 0 drops nothing", _step(3, 100, 0.0, 4), **_FLOAT32),
-        Case("p = 0.9", _step(3, 500, 0.9, 5), **_FLOAT32),
-        Case("another seed, above 32 bits", _step(3, 200, 0.5, 2**40 + 17), **_FLOAT32),
-        Case("what is dropped was infinite", _infinite_step, **_FLOAT32),
-        Case("one element", _step(1, 1, 0.3, 6), **_FLOAT32),
-        Case("float16", _step(3, 400, 0.25, 7, dtype=torch.float16), **_FLOAT16),
+        Case("one block, p = 0.5", _step(4, 64, 0.5, 1), **_ONCE, again=True),
+        Case("many blocks of both kernels", _step(5, 576, 0.5, 2), **_ONCE),
+        Case("a length that is no multiple of a block", _step(7, 301, 0.1, 3), **_ONCE),
+        Case("p = 0 drops nothing", _step(3, 100, 0.0, 4), **_ONCE),
+        Case("p = 0.9", _step(3, 500, 0.9, 5), **_ONCE),
+        Case("another seed, above 32 bits", _step(3, 200, 0.5, 2**40 + 17), **_ONCE),
+        Case("what is dropped was infinite", _infinite_step, **_ONCE),
+        Case("one element", _step(1, 1, 0.3, 6), **_ONCE),
+        Case("float16", _step(3, 400, 0.25, 7, dtype=torch.float16), **_ONCE),
+        Case("p is one of the numbers that are drawn", _drawn_exactly, **_ONCE),
+        Case("one more than the blocks of both kernels", _step(5, 205, 0.5, 9), **_ONCE),
     ),
     hints=(
         "What must be the same in both kernels so that they drop the same elements? Does the length of a block matter?",
@@ -545,18 +604,22 @@ _ACT_QUANT = Exercise(
     minutes=20,
     entry="silu_mul_quant",
     reference=own.silu_mul_quant,
+    exact=_exact_groups,
     max_launches=1,
     cases=(
-        Case("two whole groups", _halves(3, 256, 128, scale=10.0), **_FLOAT8),
-        Case("SmolLM2's width, twelve groups", _halves(2, 1536, 128, scale=10.0), **_FLOAT8),
-        Case("a last group that is cut short", _halves(3, 300, 128, scale=10.0), **_FLOAT8),
-        Case("narrower than a group", _halves(3, 50, 64, scale=10.0), **_FLOAT8),
-        Case("one column", _halves(3, 1, 32, scale=10.0), **_FLOAT8),
-        Case("groups of 32", _halves(2, 200, 32, scale=10.0), **_FLOAT8),
-        Case("rows further apart than their width", _halves(3, 130, 64, scale=10.0, strided=True), **_FLOAT8),
-        Case("zeros only", _halves(2, 100, 64, scale=0.0), **_ZEROS),
-        Case("gates up to 1000", _large_gates(64), **_FLOAT8),
-        Case("bfloat16", _halves(2, 384, 128, dtype=torch.bfloat16, scale=10.0), **_FLOAT8),
+        Case("two whole groups", _halves(3, 256, 128, scale=10.0), **_SCALED, again=True),
+        Case("SmolLM2's width, twelve groups", _halves(2, 1536, 128, scale=10.0), **_SCALED),
+        Case("a last group that is cut short", _halves(3, 300, 128, scale=10.0), **_SCALED),
+        Case("narrower than a group", _halves(3, 50, 64, scale=10.0), **_SCALED),
+        Case("one column", _halves(3, 1, 32, scale=10.0), **_SCALED),
+        Case("groups of 32", _halves(2, 200, 32, scale=10.0), **_SCALED),
+        Case("rows further apart than their width", _halves(3, 130, 64, scale=10.0, strided=True), **_SCALED),
+        Case("zeros only", _halves(2, 100, 64, scale=0.0), **_SCALED),
+        Case("gates up to 1000", _large_gates(64), **_SCALED),
+        Case("bfloat16", _halves(2, 384, 128, dtype=torch.bfloat16, scale=10.0), **_SCALED),
+        Case("one more than two groups", _halves(3, 129, 64, scale=10.0), **_SCALED),
+        Case("products around 1e-10", _halves(2, 96, 32, scale=1e-5), **_SCALED),
+        Case("rows 2^30 elements apart", _far(_halves(3, 40, 32, dtype=torch.bfloat16)), **_SCALED),
     ),
     hints=(
         "Which columns does group g own? Of those, which lanes take part in the maximum, and with which value if they "
