@@ -9,12 +9,13 @@ from torch import Generator, Tensor
 from course_kernels import reference
 from course_kernels.rope import rope_tables
 from course_lab.authoring.exercise import Case, Exercise, Suspect
+from course_lab.authoring.spread import spread
+from course_lab.authoring.tolerance import in_float32
 from course_lessons.l04_rope import reference as own
+from course_lessons.makers import FAR, laid_out, widened, with_gaps
 
-# A rotation adds two products of float32 and is rounded once. Its result is no longer than the pair was, about 4 here.
-_FLOAT32 = {"atol": 1e-5, "rtol": 1e-5, "why": "two products and a sum in float32 are off by less than 1e-6"}
-_FLOAT16 = {"atol": 2e-3, "rtol": 2e-3, "why": "rounded once to float16: one unit in the last place is 1e-3"}
-_BFLOAT16 = {"atol": 5e-3, "rtol": 8e-3, "why": "rounded once to bfloat16: one unit in the last place is 8e-3"}
+# A rotation adds two products of float32, whose elements are at most about 5, and is rounded once.
+_ONCE = in_float32(2, size=5.0)
 
 Make = Callable[[Generator], tuple]
 
@@ -70,6 +71,16 @@ def _packed(lengths: list[int], heads: int, dim: int, rotary: int, dtype=torch.f
         return _heads(sum(lengths), heads, dim, generator, dtype), cu_seqlens, *rope_tables(sum(lengths), rotary)
 
     return make
+
+
+def _placed(make: Make, place: Callable[[Tensor], Tensor]) -> Make:
+    """The same inputs, the first laid out in memory as `place` says."""
+
+    def placed(generator: Generator) -> tuple:
+        x, *rest = make(generator)
+        return place(x), *rest
+
+    return placed
 
 
 # ---- results of known mistakes -------------------------------------------------------------------------------------
@@ -194,13 +205,15 @@ _HEAD = Exercise(
     minutes=10,
     entry="rope",
     reference=partial(reference.rope, layout="thd"),
+    exact=widened(partial(reference.rope, layout="thd")),
     cases=(
-        Case("one token, at position 0", _counted(1, 2, 16), **_FLOAT32),
-        Case("several positions, SmolLM2's head of 64", _counted(5, 3, 64), **_FLOAT32),
-        Case("40 pairs, no power of two", _counted(4, 3, 80), **_FLOAT32),
-        Case("one pair", _counted(6, 2, 2), **_FLOAT32),
-        Case("33 tokens", _counted(33, 1, 32), **_FLOAT32),
-        Case("bfloat16", _counted(7, 2, 48, dtype=torch.bfloat16), **_BFLOAT16),
+        Case("one token, at position 0", _counted(1, 2, 16), **_ONCE),
+        Case("several positions, SmolLM2's head of 64", _counted(5, 3, 64), **_ONCE, again=True),
+        Case("40 pairs, no power of two", _counted(4, 3, 80), **_ONCE),
+        Case("one pair", _counted(6, 2, 2), **_ONCE),
+        Case("33 tokens", _counted(33, 1, 32), **_ONCE),
+        Case("bfloat16", _counted(7, 2, 48, dtype=torch.bfloat16), **_ONCE),
+        Case("17 pairs, another base", _counted(17, 2, 34, base=500.0), **_ONCE),
     ),
     hints=(
         "Which two elements does the lane of pair `i` need, and where do they lie? When may the first one be "
@@ -236,20 +249,34 @@ _TOKENS = Exercise(
     minutes=20,
     entry="rope_tokens",
     reference=partial(reference.rotate_tokens, style="neox"),
+    exact=widened(partial(reference.rotate_tokens, style="neox")),
     cases=(
-        Case("bshd, 8 heads", _batch(2, 5, 8, 32), **_FLOAT32),
-        Case("9 heads", _batch(2, 4, 9, 64), **_FLOAT32),
-        Case("sbhd: a transposed tensor", _batch(3, 4, 2, 32, layout="sbhd"), **_FLOAT32),
-        Case("a slice of wider rows", _batch(2, 3, 5, 16, layout="qkv"), **_FLOAT32),
-        Case("40 pairs, no power of two", _batch(1, 3, 3, 80), **_FLOAT32),
-        Case("the same positions for all sequences", _batch(3, 4, 2, 16, shared=True), **_FLOAT32),
-        Case("positions up to 8191, int32", _batch(1, 6, 2, 32, rows=8192, index=torch.int32), **_FLOAT32),
+        Case("bshd, 8 heads", _batch(2, 5, 8, 32), **_ONCE, again=True),
+        Case("9 heads", _batch(2, 4, 9, 64), **_ONCE),
+        Case("sbhd: a transposed tensor", _batch(3, 4, 2, 32, layout="sbhd"), **_ONCE),
+        Case("a slice of wider rows", _batch(2, 3, 5, 16, layout="qkv"), **_ONCE),
+        Case("40 pairs, no power of two", _batch(1, 3, 3, 80), **_ONCE),
+        Case("the same positions for all sequences", _batch(3, 4, 2, 16, shared=True), **_ONCE),
+        Case("positions up to 8191, int32", _batch(1, 6, 2, 32, rows=8192, index=torch.int32), **_ONCE),
         Case(
             "bfloat16, a table of bfloat16",
             _batch(2, 3, 3, 32, dtype=torch.bfloat16, table=torch.bfloat16),
-            **_BFLOAT16,
+            **_ONCE,
         ),
-        Case("float16, 12 heads", _batch(1, 4, 12, 32, dtype=torch.float16), **_FLOAT16),
+        Case("float16, 12 heads", _batch(1, 4, 12, 32, dtype=torch.float16), **_ONCE),
+        Case("float32, a table of bfloat16", _batch(2, 3, 3, 32, table=torch.bfloat16), **_ONCE),
+        Case("a slice of longer heads", _placed(_batch(2, 3, 3, 16), partial(with_gaps, gap=6)), **_ONCE),
+        Case("heads before tokens", _placed(_batch(2, 3, 5, 16), lambda x: laid_out(x, 2, 0, 1, 3)), **_ONCE),
+        Case(
+            "tokens 2^30 elements apart",
+            _placed(_batch(1, 3, 2, 16, dtype=torch.bfloat16), lambda x: spread(x, (0, FAR, 24, 1))),
+            **_ONCE,
+        ),
+        Case(
+            "sequences 2^30 elements apart",
+            _placed(_batch(3, 2, 2, 16, dtype=torch.bfloat16), lambda x: spread(x, (FAR, 64, 24, 1))),
+            **_ONCE,
+        ),
     ),
     hints=(
         "Two questions: where does token `s` of sequence `b` begin, and which row of the tables is its own? Which mask "
@@ -303,12 +330,14 @@ _NEIGHBOURS = Exercise(
     minutes=15,
     entry="rope_neighbours",
     reference=partial(reference.rope, layout="thd", style="gptj"),
+    exact=widened(partial(reference.rope, layout="thd", style="gptj")),
     cases=(
-        Case("8 heads of 32", _counted(4, 8, 32), **_FLOAT32),
-        Case("9 heads of 64", _counted(5, 9, 64), **_FLOAT32),
-        Case("one head, one pair", _counted(7, 1, 2), **_FLOAT32),
-        Case("3 heads of 128", _counted(33, 3, 128), **_FLOAT32),
-        Case("bfloat16", _counted(6, 5, 64, dtype=torch.bfloat16), **_BFLOAT16),
+        Case("8 heads of 32", _counted(4, 8, 32), **_ONCE, again=True),
+        Case("9 heads of 64", _counted(5, 9, 64), **_ONCE),
+        Case("one head, one pair", _counted(7, 1, 2), **_ONCE),
+        Case("3 heads of 128", _counted(33, 3, 128), **_ONCE),
+        Case("bfloat16", _counted(6, 5, 64, dtype=torch.bfloat16), **_ONCE),
+        Case("17 heads of 4, another base", _counted(9, 17, 4, base=500.0), **_ONCE),
     ),
     hints=(
         "You have a block `(BLOCK_H, D)` of whole heads. Which shape gives the two elements of a pair an axis of their "
@@ -354,14 +383,16 @@ _INPLACE = Exercise(
     minutes=12,
     entry="rope_inplace",
     reference=own.rope_inplace,
+    exact=widened(own.rope_inplace, inplace=(0,)),
     kind="repair",
     inplace=(0,),
     cases=(
-        Case("the test it passes: one token, 8 heads", _counted(1, 8, 64), **_FLOAT32),
-        Case("several positions", _counted(5, 8, 64), **_FLOAT32),
-        Case("9 heads", _counted(4, 9, 64), **_FLOAT32),
-        Case("12 heads, 40 pairs", _counted(3, 12, 80), **_FLOAT32),
-        Case("bfloat16", _counted(6, 4, 32, dtype=torch.bfloat16), **_BFLOAT16),
+        Case("the test it passes: one token, 8 heads", _counted(1, 8, 64), **_ONCE),
+        Case("several positions", _counted(5, 8, 64), **_ONCE, again=True),
+        Case("9 heads", _counted(4, 9, 64), **_ONCE),
+        Case("12 heads, 40 pairs", _counted(3, 12, 80), **_ONCE),
+        Case("bfloat16", _counted(6, 4, 32, dtype=torch.bfloat16), **_ONCE),
+        Case("5 heads, 9 pairs, bfloat16", _counted(9, 5, 18, dtype=torch.bfloat16, base=500.0), **_ONCE),
     ),
     hints=(
         "Follow one pair by hand through both stores, at position 1. What does memory hold at the second load of "
@@ -427,18 +458,25 @@ _SPLIT = Exercise(
     minutes=30,
     entry="split_qkv_rope",
     reference=reference.split_qkv_rope,
+    exact=widened(reference.split_qkv_rope),
     max_launches=1,
     cases=(
-        Case("MHA: as many heads of keys as of queries", _projection(4, 4, 4, 32), **_FLOAT32),
-        Case("SmolLM2: 9 heads of queries, 3 of keys", _projection(5, 9, 3, 64), **_FLOAT32),
-        Case("one head of keys for eight of queries", _projection(3, 8, 1, 16), **_FLOAT32),
-        Case("more heads of keys than of queries", _projection(3, 2, 5, 16), **_FLOAT32),
-        Case("40 pairs, no power of two", _projection(2, 3, 1, 80), **_FLOAT32),
-        Case("rows further apart than they are long", _projection(4, 3, 2, 16, strided=True), **_FLOAT32),
-        Case("positions up to 8191", _projection(6, 2, 1, 32, rows=8192), **_FLOAT32),
-        Case("infinity and NaN among the values", _projection(4, 2, 2, 16, special=True), **_FLOAT32),
-        Case("bfloat16", _projection(4, 4, 2, 32, dtype=torch.bfloat16), **_BFLOAT16),
-        Case("float16", _projection(3, 3, 1, 32, dtype=torch.float16), **_FLOAT16),
+        Case("MHA: as many heads of keys as of queries", _projection(4, 4, 4, 32), **_ONCE, again=True),
+        Case("SmolLM2: 9 heads of queries, 3 of keys", _projection(5, 9, 3, 64), **_ONCE),
+        Case("one head of keys for eight of queries", _projection(3, 8, 1, 16), **_ONCE),
+        Case("more heads of keys than of queries", _projection(3, 2, 5, 16), **_ONCE),
+        Case("40 pairs, no power of two", _projection(2, 3, 1, 80), **_ONCE),
+        Case("rows further apart than they are long", _projection(4, 3, 2, 16, strided=True), **_ONCE),
+        Case("positions up to 8191", _projection(6, 2, 1, 32, rows=8192), **_ONCE),
+        Case("infinity and NaN among the values", _projection(4, 2, 2, 16, special=True), **_ONCE),
+        Case("bfloat16", _projection(4, 4, 2, 32, dtype=torch.bfloat16), **_ONCE),
+        Case("float16", _projection(3, 3, 1, 32, dtype=torch.float16), **_ONCE),
+        Case("17 heads, 17 pairs", _projection(3, 11, 3, 34), **_ONCE),
+        Case(
+            "rows 2^30 elements apart",
+            _placed(_projection(3, 2, 1, 16, dtype=torch.bfloat16), lambda x: spread(x, (FAR, 1))),
+            **_ONCE,
+        ),
     ),
     hints=(
         "Row number `head` of the block is a head of queries, of keys or of values. How do you tell which, and what is "
@@ -533,14 +571,18 @@ _PACKED = Exercise(
     minutes=30,
     entry="rope_packed",
     reference=own.rope_packed,
+    exact=widened(own.rope_packed),
     cases=(
-        Case("one sequence, the whole head", _packed([6], 2, 32, 32), **_FLOAT32),
-        Case("three sequences, the whole head", _packed([4, 2, 3], 2, 32, 32), **_FLOAT32),
-        Case("empty sequences, also at both ends", _packed([0, 1, 11, 0, 0, 5, 0], 2, 16, 16), **_FLOAT32),
-        Case("a quarter of the head", _packed([3, 4], 2, 64, 16), **_FLOAT32),
-        Case("20 of 48 elements, 9 heads", _packed([2, 5], 9, 48, 20), **_FLOAT32),
-        Case("forty sequences of one token", _packed([1] * 40, 1, 16, 8), **_FLOAT32),
-        Case("bfloat16", _packed([5, 3], 3, 64, 32, torch.bfloat16), **_BFLOAT16),
+        Case("one sequence, the whole head", _packed([6], 2, 32, 32), **_ONCE),
+        Case("three sequences, the whole head", _packed([4, 2, 3], 2, 32, 32), **_ONCE, again=True),
+        Case("empty sequences, also at both ends", _packed([0, 1, 11, 0, 0, 5, 0], 2, 16, 16), **_ONCE),
+        Case("a quarter of the head", _packed([3, 4], 2, 64, 16), **_ONCE),
+        Case("20 of 48 elements, 9 heads", _packed([2, 5], 9, 48, 20), **_ONCE),
+        Case("forty sequences of one token", _packed([1] * 40, 1, 16, 8), **_ONCE),
+        Case("bfloat16", _packed([5, 3], 3, 64, 32, torch.bfloat16), **_ONCE),
+        Case(
+            "17 sequences, empty ones among them, 9 heads, 5 pairs", _packed([2, 0, 1] * 5 + [0, 4], 9, 27, 10), **_ONCE
+        ),
     ),
     hints=(
         "Of all starts in `cu_seqlens`, which one belongs to token `t`? How can a program find it with one load and "

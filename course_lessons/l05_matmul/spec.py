@@ -7,14 +7,15 @@ from torch import Generator, Tensor
 
 from course_kernels import reference
 from course_lab.authoring.exercise import Case, Exercise, Suspect
+from course_lab.authoring.spread import spread
+from course_lab.authoring.tolerance import in_float32
 from course_lessons.l05_matmul import reference as own
+from course_lessons.makers import FAR, laid_out, widened
 
-# Sums are in float32 and rounded once. Where terms cancel, the error of a sum is that of its largest partial sum, hence
-# the absolute part: a few units of 2^-23 of about 16. xf32 keeps 10 bits of each operand and is off by 1e-2.
-_FLOAT32 = {"atol": 1e-4, "rtol": 1e-4, "why": "float32 sums in another order differ by 2e-5; xf32 by 1e-2"}
-_FLOAT16 = {"atol": 2e-3, "rtol": 2e-3, "why": "rounded once to float16: one unit in the last place is 1e-3"}
-_BFLOAT16 = {"atol": 1e-2, "rtol": 1e-2, "why": "rounded once to bfloat16: one unit in the last place is 8e-3"}
-_WIDE_RESULT = {"atol": 1e-4, "rtol": 1e-4, "why": "the result is float32, and so is every sum"}
+# Sums are in float32 and rounded once. Where terms cancel, the error of a sum is that of its largest partial sum. xf32
+# keeps 10 bits of each operand and is off by 1e-2.
+_ONCE = in_float32(200, size=50.0)
+_LARGE = in_float32(80, size=1e5)
 
 Make = Callable[[Generator], tuple]
 
@@ -53,6 +54,18 @@ def _slices(generator: Generator) -> tuple:
     a.copy_(_randn(20, 50, generator=generator))
     b.copy_(_randn(50, 40, generator=generator))
     return a, b
+
+
+def _columns_apart(generator: Generator) -> tuple:
+    """a is transposed, b has every other column of a wider matrix: no stride is 1 by chance, no two are equal."""
+    a, b = _randn(35, 40, generator=generator), _randn(40, 74, generator=generator)
+    return laid_out(a, 1, 0), b[:, ::2]
+
+
+def _far_apart(generator: Generator) -> tuple:
+    """bfloat16; rows of a and columns of b lie 2^30 elements apart."""
+    a, b = _product(3, 3, 40, dtype=torch.bfloat16)(generator)
+    return spread(a, (FAR, 1)), spread(b, (1, FAR + 8))
 
 
 def _linear(m: int, n: int, k: int, dtype=torch.float32) -> Make:
@@ -124,12 +137,13 @@ _ONE_TILE = Exercise(
     entry="one_tile",
     reference=own.one_tile,
     cases=(
-        Case("all sides 32", _product(32, 32, 32), **_FLOAT32),
-        Case("three different sides, no power of two", _product(20, 27, 13), **_FLOAT32),
-        Case("one row", _product(1, 32, 24), **_FLOAT32),
-        Case("one element, float16", _product(1, 1, 1, dtype=torch.float16), **_WIDE_RESULT),
-        Case("float16, sums above 65504", _product(16, 16, 32, dtype=torch.float16, scale=3e4), **_WIDE_RESULT),
-        Case("bfloat16", _product(31, 17, 32, dtype=torch.bfloat16), **_WIDE_RESULT),
+        Case("all sides 32", _product(32, 32, 32), **_ONCE),
+        Case("three different sides, no power of two", _product(20, 27, 13), **_ONCE, again=True),
+        Case("one row", _product(1, 32, 24), **_ONCE),
+        Case("one element, float16", _product(1, 1, 1, dtype=torch.float16), **_ONCE),
+        Case("float16, sums above 65504", _product(16, 16, 32, dtype=torch.float16, scale=3e4), **_LARGE),
+        Case("bfloat16", _product(31, 17, 32, dtype=torch.bfloat16), **_ONCE),
+        Case("sides of 17, 9 and 31", _product(17, 9, 31), **_ONCE),
     ),
     hints=(
         "Where does element `(m, k)` of `a` lie, and element `(k, n)` of `b`? Which places of each tile do not exist?",
@@ -165,16 +179,19 @@ _MATMUL = Exercise(
     entry="matmul",
     picture="tile_walk",
     reference=reference.matmul,
+    exact=widened(reference.matmul),
     cases=(
-        Case("one tile, one step", _product(32, 32, 32), **_FLOAT32),
-        Case("several tiles and steps", _product(64, 96, 128), **_FLOAT32),
-        Case("no side a multiple of a block", _product(33, 65, 129), **_FLOAT32),
-        Case("one element, float16", _product(1, 1, 1, dtype=torch.float16), **_FLOAT16),
-        Case("one row, as in decoding", _product(1, 70, 200), **_FLOAT32),
-        Case("b is a transposed weight", _transposed_weight, **_FLOAT32),
-        Case("slices of larger matrices, NaN around them", _slices, **_FLOAT32),
-        Case("float16, partial sums above 65504", _cancelling, **_FLOAT16),
-        Case("bfloat16", _product(40, 34, 150, dtype=torch.bfloat16), **_BFLOAT16),
+        Case("one tile, one step", _product(32, 32, 32), **_ONCE),
+        Case("several tiles and steps", _product(64, 96, 128), **_ONCE),
+        Case("no side a multiple of a block", _product(33, 65, 129), **_ONCE, again=True),
+        Case("one element, float16", _product(1, 1, 1, dtype=torch.float16), **_ONCE),
+        Case("one row, as in decoding", _product(1, 70, 200), **_ONCE),
+        Case("b is a transposed weight", _transposed_weight, **_ONCE),
+        Case("slices of larger matrices, NaN around them", _slices, **_ONCE),
+        Case("float16, partial sums above 65504", _cancelling, **_LARGE),
+        Case("bfloat16", _product(40, 34, 150, dtype=torch.bfloat16), **_ONCE),
+        Case("a transposed, every other column of b", _columns_apart, **_ONCE),
+        Case("rows of a and columns of b 2^30 elements apart", _far_apart, **_ONCE),
     ),
     hints=(
         "What stays in registers from the first step along `K` to the last, and what is loaded anew in each?",
@@ -233,15 +250,17 @@ _LINEAR_SILU = Exercise(
     minutes=15,
     entry="linear_silu",
     reference=own.linear_silu,
+    exact=widened(own.linear_silu),
     max_launches=1,
     cases=(
-        Case("several tiles and steps", _linear(64, 96, 64), **_FLOAT32),
-        Case("square weight", _linear(20, 50, 50), **_FLOAT32),
-        Case("no side a multiple of a block", _linear(33, 45, 70), **_FLOAT32),
-        Case("one row", _linear(1, 70, 40), **_FLOAT32),
-        Case("one element, float16", _linear(1, 1, 1, torch.float16), **_FLOAT16),
-        Case("float16", _linear(40, 33, 100, torch.float16), **_FLOAT16),
-        Case("bfloat16", _linear(31, 40, 65, torch.bfloat16), **_BFLOAT16),
+        Case("several tiles and steps", _linear(64, 96, 64), **_ONCE),
+        Case("square weight", _linear(20, 50, 50), **_ONCE, again=True),
+        Case("no side a multiple of a block", _linear(33, 45, 70), **_ONCE),
+        Case("one row", _linear(1, 70, 40), **_ONCE),
+        Case("one element, float16", _linear(1, 1, 1, torch.float16), **_ONCE),
+        Case("float16", _linear(40, 33, 100, torch.float16), **_ONCE),
+        Case("bfloat16", _linear(31, 40, 65, torch.bfloat16), **_ONCE),
+        Case("bfloat16, one more than two blocks along K", _linear(65, 33, 129, torch.bfloat16), **_ONCE),
     ),
     hints=(
         "How far apart in memory are two neighbours along `K` in the weight, and how far two neighbours along `N`? "
@@ -329,15 +348,16 @@ _ORDER = Exercise(
     entry="ordered_matmul",
     picture="tile_walk",
     reference=reference.matmul,
+    exact=widened(reference.matmul),
     kind="repair",
     cases=(
-        Case("like its own test: 8 rows of 4 tiles", _product(128, 64, 32), **_FLOAT32),
-        Case("25 tiles: 8 does not divide them", _product(64, 112, 8), **_FLOAT32),
-        Case("a last band that is lower", _product(96, 128, 16), **_FLOAT32),
-        Case("fewer rows of tiles than a band", _product(40, 130, 20), **_FLOAT32),
-        Case("fewer tiles than dies", _product(30, 40, 32), **_FLOAT32),
-        Case("one tile", _product(5, 7, 11), **_FLOAT32),
-        Case("float16, 35 tiles", _product(70, 110, 32, dtype=torch.float16), **_FLOAT16),
+        Case("like its own test: 8 rows of 4 tiles", _product(128, 64, 32), **_ONCE),
+        Case("25 tiles: 8 does not divide them", _product(64, 112, 8), **_ONCE, again=True),
+        Case("a last band that is lower", _product(96, 128, 16), **_ONCE),
+        Case("fewer rows of tiles than a band", _product(40, 130, 20), **_ONCE),
+        Case("fewer tiles than dies", _product(30, 40, 32), **_ONCE),
+        Case("one tile", _product(5, 7, 11), **_ONCE),
+        Case("float16, 35 tiles", _product(70, 110, 32, dtype=torch.float16), **_ONCE),
     ),
     hints=(
         "Take 25 programs and 8 dies. Which program numbers does die 0 get, which places does the formula give them, "
@@ -397,14 +417,16 @@ _GATED = Exercise(
     minutes=25,
     entry="gated_linear",
     reference=own.gated_linear,
+    exact=widened(own.gated_linear),
     max_launches=1,
     cases=(
-        Case("several tiles and steps", _gated(64, 64, 64), **_FLOAT32),
-        Case("no side a multiple of a block", _gated(33, 45, 70), **_FLOAT32),
-        Case("one row", _gated(1, 50, 100), **_FLOAT32),
-        Case("one element, float16", _gated(1, 1, 1, torch.float16), **_FLOAT16),
-        Case("float16", _gated(40, 40, 50, torch.float16), **_FLOAT16),
-        Case("bfloat16", _gated(31, 36, 100, torch.bfloat16), **_BFLOAT16),
+        Case("several tiles and steps", _gated(64, 64, 64), **_ONCE),
+        Case("no side a multiple of a block", _gated(33, 45, 70), **_ONCE, again=True),
+        Case("one row", _gated(1, 50, 100), **_ONCE),
+        Case("one element, float16", _gated(1, 1, 1, torch.float16), **_ONCE),
+        Case("float16", _gated(40, 40, 50, torch.float16), **_ONCE),
+        Case("bfloat16", _gated(31, 36, 100, torch.bfloat16), **_ONCE),
+        Case("one more than a block, along K too", _gated(65, 33, 129, torch.bfloat16), **_ONCE),
     ),
     hints=(
         "Which two columns of `x @ gate_up.T` does element `(m, n)` of the result need? Which programs have them in a "
@@ -491,14 +513,16 @@ _CONV = Exercise(
     minutes=30,
     entry="conv3x3",
     reference=own.conv3x3,
+    exact=widened(own.conv3x3),
     cases=(
-        Case("8 x 8 pixels, 32 channels and filters", _image(8, 8, 32, 32), **_FLOAT32),
-        Case("higher than wide", _image(13, 5, 16, 8), **_FLOAT32),
-        Case("wider than high, odd channels", _image(4, 17, 7, 35), **_FLOAT32),
-        Case("one row of pixels", _image(1, 11, 8, 8), **_FLOAT32),
-        Case("a single pixel, float16", _image(1, 1, 3, 5, torch.float16), **_FLOAT16),
-        Case("float16", _image(7, 6, 20, 18, torch.float16), **_FLOAT16),
-        Case("bfloat16", _image(6, 6, 32, 16, torch.bfloat16), **_BFLOAT16),
+        Case("8 x 8 pixels, 32 channels and filters", _image(8, 8, 32, 32), **_ONCE),
+        Case("higher than wide", _image(13, 5, 16, 8), **_ONCE, again=True),
+        Case("wider than high, odd channels", _image(4, 17, 7, 35), **_ONCE),
+        Case("one row of pixels", _image(1, 11, 8, 8), **_ONCE),
+        Case("a single pixel, float16", _image(1, 1, 3, 5, torch.float16), **_ONCE),
+        Case("float16", _image(7, 6, 20, 18, torch.float16), **_ONCE),
+        Case("bfloat16", _image(6, 6, 32, 16, torch.bfloat16), **_ONCE),
+        Case("33 pixels, 33 filters, 17 channels", _image(3, 11, 17, 33, torch.bfloat16), **_ONCE),
     ),
     hints=(
         "Which pixel is row `m` of the product? Which pixel does the tap `(r, s)` read for it, and when does that one "
