@@ -32,6 +32,7 @@ _MAX_CHILDREN = 4  # after so many crashes the cases that are left are not tried
 _GPU_SECONDS = 60.0  # a fresh process must wake the device and compile
 _CARD_ARCH = "gfx942"
 _Mistakes = Callable[[], list[tuple[str, str]]]
+_Tell = Callable[[str], object]
 
 
 def strict() -> bool:
@@ -48,7 +49,7 @@ def grade(
     solution: str | None = None,
     mistakes: _Mistakes = list,
     card: bool = False,
-    progress_bar: bool = False,
+    tell: Callable[[str], object] = lambda stage: None,
 ) -> Report:
     """Grade the text of an answer cell.
 
@@ -62,7 +63,7 @@ def grade(
         mistakes: gives pairs of a diagnosis and the code of a wrong answer, for an answer whose mistake no rule
             recognises; an exercise given by number has those of the lesson's mutants.
         card: add to the report of a right answer how well it does: bytes moved, the machine code, a picture.
-        progress_bar: show one, on the error stream, when the check takes longer than a second.
+        tell: hears in a few words what the check is at ("case 3 of 7").
     """
     if isinstance(exercise, str):
         from course_lab.authoring import lessons
@@ -71,10 +72,11 @@ def grade(
         solution = lessons.solution(exercise) if solution is None else solution
         mistakes = partial(_mistakes, exercise)
         exercise = lessons.exercise(exercise)
-    report = _grade(exercise, answer.clean(code), stub, mistakes, progress_bar)
+    report = _grade(exercise, answer.clean(code), stub, mistakes, tell)
     if card and report.passed:
         runs = make_runs(exercise)
         job = make_job(exercise, answer.clean(code), runs)
+        tell("right; how well does it do?")
         report = replace(report, card=instruments.look(job, exercise.picture, runs, solution, _CARD_ARCH))
     if strict and not report.passed:
         raise ExerciseFailed(report)
@@ -92,34 +94,36 @@ def _mistakes(number: str) -> list[tuple[str, str]]:
     return []
 
 
-def _grade(exercise: Exercise, code: str, stub: str | None, mistakes: _Mistakes, progress_bar: bool) -> Report:
+def _grade(exercise: Exercise, code: str, stub: str | None, mistakes: _Mistakes, tell: _Tell) -> Report:
     untouched = stub is not None and answer.normalised(code) == answer.normalised(stub)
     if not answer.normalised(code) or (untouched and exercise.kind == "write"):
         return Report(exercise.number, exercise.title, "not-attempted", _not_run(exercise))
-    report = _grade_attempt(exercise, code, mistakes, progress_bar)
+    report = _grade_attempt(exercise, code, mistakes, tell)
     # a repair begins with the report on the broken code; seeing it is no attempt
     return replace(report, status="not-attempted") if untouched else report
 
 
-def _grade_attempt(exercise: Exercise, code: str, mistakes: _Mistakes, progress_bar: bool) -> Report:
+def _grade_attempt(exercise: Exercise, code: str, mistakes: _Mistakes, tell: _Tell) -> Report:
     tree = answer.parse(code)
     if isinstance(tree, answer.SyntaxProblem):
         found = diagnosis("syntax-error", line=tree.line, message=tree.message)
         return _failed(exercise, found, excerpt=excerpt(code, tree.line, tree.column))
 
     runs = make_runs(exercise)
-    stopped = _run_on_interpreter(exercise, code, runs, progress_bar)
+    stopped = _run_on_interpreter(exercise, code, runs, tell)
     if stopped is not None:
         return stopped
     facts = Facts(exercise, tree, runs, lambda run: _probe(exercise, code, run))
     found = diagnose(facts) if facts.failing else _passed_over(exercise, code, runs) or _luck(exercise, code, runs)
     if found and found.code in alike.VAGUE and facts.wrong:
+        tell("comparing with known mistakes")
         found = alike.recognise(exercise, make_job(exercise, code, runs), facts.wrong, mistakes()) or found
     runs += _run_on_gpu(exercise, code, runs)
     if found is None and any(not run.passed for run in runs):
         found = diagnosis("gpu-differs", gpu=engines.gpu().name)
     opinion = simulated.Opinion()
     if found is None:
+        tell("on the simulated MI300X")
         opinion = simulated.second_opinion(make_job(exercise, code, runs), tree, runs)
     report = _report(exercise, code, runs + [*opinion.runs], found or opinion.diagnosis)
     return replace(report, note=opinion.note)
@@ -185,24 +189,31 @@ def make_job(exercise: Exercise, code: str, runs: list[CaseRun], **how: Any) -> 
     return Job(exercise.number, code, exercise.entry, cases, inplace=exercise.inplace, **how)
 
 
-def _run_on_interpreter(exercise: Exercise, code: str, runs: list[CaseRun], progress_bar: bool) -> Report | None:
+def _run_on_interpreter(exercise: Exercise, code: str, runs: list[CaseRun], tell: _Tell) -> Report | None:
     """Fill in what the child saw. A child that dies in a case is replaced by another for the cases after it.
 
     Returns a report when the answer cannot even be defined.
     """
-    with _bar(len(runs), progress_bar) as advance:
-        for _ in range(_MAX_CHILDREN):
-            left = [run for run in runs if not run.reached]
-            if not left:
-                break
-            job = make_job(exercise, code, left)
-            attempt = client.run_cases(job, time_limit=exercise.time_limit, on_part=advance)
-            if not attempt.defines_entry:
-                return _undefined(exercise, code, attempt)
-            _fill(left, attempt)
-            if attempt.outcome.status == "timeout":
-                break
+    for _ in range(_MAX_CHILDREN):
+        left = [run for run in runs if not run.reached]
+        if not left:
+            break
+        first = len(runs) - len(left) + 1
+        tell(f"case {first} of {len(runs)}")
+        job = make_job(exercise, code, left)
+        on_part = partial(_tell_case, tell, first, len(runs))
+        attempt = client.run_cases(job, time_limit=exercise.time_limit, on_part=on_part)
+        if not attempt.defines_entry:
+            return _undefined(exercise, code, attempt)
+        _fill(left, attempt)
+        if attempt.outcome.status == "timeout":
+            break
     return None
+
+
+def _tell_case(tell: _Tell, first: int, total: int, parts: int) -> None:
+    """Of a child's parts the first is the definition of the answer, and each of the others a case that is done."""
+    tell(f"case {min(first + max(parts - 1, 0), total)} of {total}")
 
 
 def _fill(runs: list[CaseRun], attempt: Attempt) -> None:
@@ -304,15 +315,3 @@ def amd_card(exercise: Exercise, code: str, arch: str = _CARD_ARCH) -> Card | No
     """The AMD card of the answer's first kernel, which need not be right; None when there is no kernel to compile."""
     shown = client.first_launch(make_job(exercise, code, make_runs(exercise)[:1]), arch)
     return Card(**shown) if shown else None
-
-
-@contextlib.contextmanager
-def _bar(total: int, wanted: bool) -> Iterator[Any]:
-    """A callback for `sandbox.run` that moves a progress bar, which appears after one second."""
-    if not wanted:
-        yield None
-        return
-    from tqdm import tqdm
-
-    with tqdm(total=total, desc="cases", delay=1.0, leave=False) as bar:
-        yield lambda parts: bar.update(parts > 1)

@@ -1,4 +1,6 @@
-"""What a notebook offers: `%%exercise 2.1`, `%hint 2.1`, `%solution 2.1`, `my_kernel("2.1", default)` and `%%amd`.
+"""What a notebook offers: `%%exercise 2.1`, `%hint`, `%solution`, `%stub 2.1`, `my_kernel("2.1", default)` and `%%amd`.
+
+`%hint`, `%solution` and `%stub` without a number mean the exercise of the answer cell above (`above`).
 
 Under COURSE_STRICT=1 (machines that grade notebooks) an answer that is not right raises, and nothing is recorded.
 """
@@ -9,7 +11,6 @@ import contextlib
 import io
 import warnings
 from collections.abc import Callable
-from html import escape
 
 from IPython.core.error import UsageError
 from IPython.core.interactiveshell import InteractiveShell
@@ -18,16 +19,24 @@ from IPython.display import Code, display
 import gfxlab
 from course_lab.authoring import lessons, source
 from course_lab.authoring.exercise import Exercise
-from course_lab.check import answer, grading
+from course_lab.check import above, answer, grading
 from course_lab.check.report import ExerciseFailed, Report
 from course_lab.journal import history, record
+from course_lab.waiting import Waiting
 from gfxlab import sandbox
 
 ATTEMPTS_BEFORE_SOLUTION = 3
 
 
+class Stopped(KeyboardInterrupt):
+    """An interrupted check: cells that wait behind it are not run, and the page shows one line of it."""
+
+    def _render_traceback_(self) -> list[str]:
+        return ["Stopped. Nothing was recorded."]
+
+
 class Note:
-    """A short text, shown as text or as a paragraph."""
+    """A short text in Markdown."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -35,15 +44,16 @@ class Note:
     def __repr__(self) -> str:
         return self.text
 
-    def _repr_html_(self) -> str:
-        return "".join(f"<div style='white-space:pre-wrap'>{escape(line)}</div>" for line in self.text.split("\n"))
+    def _repr_markdown_(self) -> str:
+        return self.text
 
 
 def register(shell: InteractiveShell) -> None:
     """Give an IPython shell the magics, and start the fork server so that the first check is quick."""
     shell.register_magic_function(lambda line, cell: check_cell(shell, line, cell), "cell", "exercise")
-    shell.register_magic_function(lambda line: display(hint(line)), "line", "hint")
-    shell.register_magic_function(lambda line: display(solution(line)), "line", "solution")
+    shell.register_magic_function(lambda line: display(hint(line or above.number(shell))), "line", "hint")
+    shell.register_magic_function(lambda line: display(solution(line or above.number(shell))), "line", "solution")
+    shell.register_magic_function(lambda line: stub(shell, line or above.number(shell)), "line", "stub")
     gfxlab.load_ipython_extension(shell)
     sandbox.warm()
     source.warm()
@@ -54,10 +64,15 @@ def check_cell(shell: InteractiveShell, line: str, cell: str) -> None:
 
     Raises:
         ExerciseFailed: COURSE_STRICT=1, and the answer is not right.
+        Stopped: the learner interrupted it.
     """
     exercise, strict = _exercise(line, "%%exercise"), grading.strict()
     code = f"%%exercise {exercise.number}\n{cell}"
-    report = grading.grade(exercise.number, code, card=not strict, progress_bar=not strict)
+    try:
+        with Waiting(exercise.number) as tell:
+            report = grading.grade(exercise.number, code, card=not strict, tell=tell)
+    except KeyboardInterrupt:
+        raise Stopped from None
     display(report)
     if not strict:
         _keep(exercise, cell, report)
@@ -88,7 +103,7 @@ def hint(line: str) -> Note:
         record(exercise.number, "hint")
         return Note(f"Hint {shown + 1} of {total} for {exercise.number}: {exercise.hints[shown]}")
     every = "\n".join(f"{i}. {text}" for i, text in enumerate(exercise.hints, start=1))
-    return Note(f"There are no more hints for {exercise.number}. All {total} again:\n{every}")
+    return Note(f"There are no more hints for {exercise.number}. All {total} again:\n\n{every}")
 
 
 def solution(line: str) -> Note | Code:
@@ -101,6 +116,12 @@ def solution(line: str) -> Note | Code:
         return Note(f"The solution of {exercise.number} opens after {tries} (each different). %hint {exercise.number}")
     record(exercise.number, "solution")
     return Code(lessons.solution(exercise.number), language="python")
+
+
+def stub(shell: InteractiveShell, line: str) -> None:
+    """Put the untouched stub of an exercise into a new cell below."""
+    number = _exercise(line, "%stub").number
+    shell.set_next_input(source.with_magic(number, lessons.stub(number)))
 
 
 def my_kernel(number: str, default: Callable | None = None) -> Callable:
@@ -127,6 +148,8 @@ def _exercise(line: str, magic: str) -> Exercise:
     if not number:
         raise UsageError(f"which exercise? Write its number: {magic} 2.1")
     try:
-        return lessons.exercise(number)
+        exercise = lessons.exercise(number)
     except lessons.LessonError as error:
         raise UsageError(str(error)) from None
+    above.last = number
+    return exercise

@@ -141,13 +141,14 @@ _CODE = (
 def _html(report: Report) -> str:
     box = f"border-left:4px solid var({_BAR[report.status]});padding:4px 12px;{_INK}"
     parts = [f'<div style="{box}">', _div(f"<b>{escape(report.headline)}</b>")]
-    if report.status != "not-attempted" or report.ran:
-        parts += [_html_case(case) for case in report.cases]
-    if report.excerpt:
-        parts.append(_pre(report.excerpt))
     if report.diagnosis:
         code, sentence = escape(report.diagnosis.code), _with_code(report.diagnosis.sentence)
-        parts.append(_div(f"Likely mistake: <b>{code}</b><br>{sentence}", "margin-top:6px"))
+        parts.append(_div(f"Likely mistake: <b>{code}</b><br>{sentence}", "margin:6px 0"))
+    if report.excerpt:
+        parts.append(_pre(report.excerpt))
+    if report.status != "not-attempted" or report.ran:
+        parts += [_html_case(case) for case in report.cases if not case.passed]
+        parts += _html_passed([case for case in report.cases if case.passed])
     if report.printed:
         parts += [_div("Your code printed:", f"margin-top:6px;{_QUIET}"), _pre(report.printed.splitlines())]
     if report.note:
@@ -160,6 +161,15 @@ def _html(report: Report) -> str:
 def _with_code(sentence: str) -> str:
     """A sentence as HTML, with what stands in backticks as code."""
     return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(sentence))
+
+
+def _html_passed(cases: list[CaseResult]) -> list[str]:
+    """What is right already, folded: one click shows the names."""
+    if not cases:
+        return []
+    mark = f'<span role="img" aria-label="passed">{_MARKS["passed"]}</span>'
+    summary = f"<summary>{mark} {len(cases)} {'case' if len(cases) == 1 else 'cases'} passed</summary>"
+    return [f"<details>{summary}", *(_html_case(case) for case in cases), "</details>"]
 
 
 def _html_case(case: CaseResult) -> str:

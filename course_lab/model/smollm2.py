@@ -36,11 +36,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from course_lab.model.bar import progress_bar
 from course_lab.model.calls import Call
 from course_lab.model.costs import CostTable
 from course_lab.model.operations import OPERATIONS, PAGED_OPERATIONS, check_names
 from course_lab.model.tokenizer import Tokenizer
+from course_lab.waiting import progress_bar
 
 FRANCE = "What is the capital of France?"
 

