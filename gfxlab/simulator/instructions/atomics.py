@@ -142,7 +142,7 @@ def _global(name: str, instruction: Decoded) -> Step:
     else:
         first = 1 if returns else 0
         address, data, result = global_memory.flat_address(instruction, first), operands[first + 1], operands[0]
-    width = 4 * change.words
+    width, locks = 4 * change.words, "swap" in operation
     sources = [_number(data, place * change.words, change.words) for place in range(change.sources)]
 
     def run(w):
@@ -151,7 +151,10 @@ def _global(name: str, instruction: Decoded) -> Step:
         _announce(w, instruction, where, active, width)
         read = lambda at, lane: global_memory.read(w, instruction, at, lane, width, ())  # noqa: E731
         write = lambda at, lane, new: global_memory.write(w, instruction, at, lane, new, width, ())  # noqa: E731
-        old = _take_turns(w.full(where), active, change, [source(w) for source in sources], read, write)
+        where = w.full(where)
+        old, changed = _take_turns(where, active, change, [source(w) for source in sources], read, write)
+        if locks:
+            _announce_change(w, instruction, where, changed, width)
         if returns:
             _put(w, result.index, old)
 
@@ -169,6 +172,14 @@ def _announce(w, instruction: Decoded, address, active, width: int) -> None:
         ):
             for watcher in w.watchers:
                 watcher.atomic(w, instruction, region, offset, lanes, part.width)
+
+
+def _announce_change(w, instruction: Decoded, address, changed, width: int) -> None:
+    """Tell the watchers who has really changed memory: it may be a lock."""
+    if w.watchers and changed.any() and not instruction.reaches_beyond:
+        for region, offset, lanes in global_memory.pieces(w, instruction, "update", address, changed, width):
+            for watcher in w.watchers:
+                watcher.changed(w, region, offset, lanes, width)
 
 
 def _active_lanes(w, inside) -> np.ndarray:
@@ -197,31 +208,38 @@ def _parted(value: np.ndarray, words: int) -> list[np.ndarray]:
     return [value] if words == 1 else [value.astype(U32), (value >> U64(32)).astype(U32)]
 
 
-def _take_turns(address, active, change: _Change, sources, read, write) -> list[np.ndarray]:
-    """Change memory lane after lane where addresses meet, all others at once; returns what was there before."""
-    before = [np.zeros(address.shape, U32) for _ in range(change.words)]
-    for turn in _turns(address, active):
-        found = read(address, turn)
-        write(address, turn, _parted(change.apply(_joined(found), sources), change.words))
-        for place, word in enumerate(found):
-            np.copyto(before[place], word, where=turn)
-    return before
-
-
-def _turns(address: np.ndarray, active: np.ndarray):
-    """Masks of lanes with different addresses: the first lane of each address, then the second of each, ..."""
+def _take_turns(address, active, change: _Change, sources, read, write) -> tuple[list[np.ndarray], np.ndarray]:
+    """Change memory, lane after lane where addresses meet; what was there before, and which lanes changed it."""
     places = np.flatnonzero(active)
-    where = address.reshape(-1)[places]
+    leaders, group, rank = _meetings(address.reshape(-1)[places])
+    first = np.zeros(active.size, bool)
+    first[places[leaders]] = True
+    first = first.reshape(active.shape)
+    found = read(address, first)
+    sources = [source.reshape(-1)[places] for source in sources]
+    now = _joined(found).reshape(-1)[places[leaders]]
+    old, new = np.empty(len(places), now.dtype), np.empty(len(places), now.dtype)
+    for turn in range(int(rank.max(initial=-1)) + 1):
+        lanes = np.flatnonzero(rank == turn) if turn or len(leaders) < len(places) else slice(None)
+        old[lanes] = now[group[lanes]]
+        new[lanes] = now[group[lanes]] = change.apply(old[lanes], [source[lanes] for source in sources])
+    last = np.zeros(active.shape, now.dtype)
+    last.reshape(-1)[places[leaders]] = now
+    write(address, first, _parted(last, change.words))
+    before, changed = np.zeros(active.shape, now.dtype), np.zeros(active.shape, bool)
+    before.reshape(-1)[places], changed.reshape(-1)[places] = old, old != new
+    return _parted(before, change.words), changed
+
+
+def _meetings(where: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Of lanes with these addresses: the first of each address; which of these each lane follows; and as which one."""
     order = np.argsort(where, kind="stable")
     ordered = where[order]
     first = np.r_[True, ordered[1:] != ordered[:-1]] if ordered.size else np.zeros(0, bool)
     start = np.maximum.accumulate(np.where(first, np.arange(ordered.size), 0))
-    rank = np.empty(ordered.size, np.int64)
-    rank[order] = np.arange(ordered.size) - start
-    for turn in range(int(rank.max(initial=-1)) + 1):
-        mask = np.zeros(active.size, bool)
-        mask[places[rank == turn]] = True
-        yield mask.reshape(active.shape)
+    group, rank = np.empty(ordered.size, np.int64), np.empty(ordered.size, np.int64)
+    group[order], rank[order] = np.cumsum(first) - 1, np.arange(ordered.size) - start
+    return order[first], group, rank
 
 
 def _local(name: str, instruction: Decoded) -> Step:
@@ -247,7 +265,7 @@ def _local(name: str, instruction: Decoded) -> Step:
             write = lambda at, lanes, new: w.lds.write(w, instruction, at, new, width, lanes)  # noqa: E731
             for watcher in w.watchers:
                 watcher.local_atomic(w, instruction, address, active, width)
-            old += _take_turns(address, active, change, [source(w) for source in sources], read, write)
+            old += _take_turns(address, active, change, [source(w) for source in sources], read, write)[0]
         if returns:
             _put(w, instruction.operands[0].index, old)
 

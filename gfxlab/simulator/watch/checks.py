@@ -56,6 +56,7 @@ class Checks(Watcher):
         self._outputs = [(region, span) for region in memory.regions for span in region.spans if span.name in outputs]
         self._read_too_early = {region for region, _ in self._outputs}
         self._storers: dict[Region, Shadow] = {}  # by element: 1 + the number of the program that stored last
+        self._changers: dict[Region, Shadow] = {}  # the same of the last exchange
         self._may_hold_lock = np.zeros(int(np.prod(grid)) + 1, bool)
         self._races: Races | None = None
         self._batches: dict[Waves, tuple[np.ndarray, Races | None]] = {}
@@ -181,11 +182,22 @@ class Checks(Watcher):
         x, y, _ = self._grid
         return (number - 1) % x, (number - 1) // x % y, (number - 1) // (x * y)
 
+    def changed(self, w: Waves, region: Region, offset, lanes, width: int) -> None:
+        if region not in self._changers:
+            self._changers[region] = Shadow(region.bytes.u8.size, U32)
+        cells, index = self._changers[region].at(_chosen(offset, lanes), width)
+        number = _chosen(np.broadcast_to(self._number[w.window], offset.shape), lanes)
+        cells[index] = number if index.ndim == number.ndim else number[..., None]
+
     def last_change(self, region: Region, offset: int) -> tuple[int, int, int] | None:
-        """The program that changed these bytes last, where that is known."""
-        cells, index = self._stored(region).at(np.array([offset]), 1)
-        number = int(cells[index].reshape(-1)[0])
-        return self._place(number) if 0 < number < int(_BY_ATOMIC) else None
+        """The program whose exchange, or whose store, changed these bytes last, where that is known."""
+        for shadow in (self._changers.get(region), self._storers.get(region)):
+            if shadow is not None:
+                cells, index = shadow.at(np.array([offset]), 1)
+                number = int(cells[index].reshape(-1)[0])
+                if 0 < number < int(_BY_ATOMIC):
+                    return self._place(number)
+        return None
 
     # ---- LDS ---------------------------------------------------------------------------------------------------------
 
