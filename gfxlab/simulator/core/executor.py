@@ -34,7 +34,7 @@ from gfxlab.simulator.core.program import (
     is_trap,
 )
 from gfxlab.simulator.core.state import Waves
-from gfxlab.simulator.instructions import Step, Target, build
+from gfxlab.simulator.instructions import Step, Target, build, nothing
 from gfxlab.simulator.instructions.scalar import jump_condition
 
 _RUNNING, _WAITING, _DONE = 0, 1, 2
@@ -75,7 +75,7 @@ def _block(program: Program, start: int, stop: int, target: Target) -> Code:
     inside = program.instructions[start:stop]
     last = inside[-1]
     jumps = is_jump(last)
-    steps = tuple(step for step in (build(i, target) for i in inside if not is_control(i)) if step is not None)
+    steps = tuple(step for step in (build(i, target) for i in inside if not is_control(i)) if step is not nothing)
     condition = jump_condition(last.mnemonic, target) if jumps else None
     polls = any(_polls(instruction) for instruction in inside)
     named = next((i for i in reversed(program.instructions[:stop]) if i.source), last)

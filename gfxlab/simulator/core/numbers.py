@@ -155,26 +155,28 @@ def round_to_xf32(bits: np.ndarray) -> np.ndarray:
     return ((bits + U32(0xFFF) + ((bits >> U32(13)) & U32(1))) & U32(0xFFFFE000)).view(F32)
 
 
-# ---- float8 ----------------------------------------------------------------------------------------------------------
-# Formats: Micikevicius et al., "FP8 Formats for Deep Learning" (OCP: e4m3fn, e5m2), and the FNUZ flavours of CDNA 3,
-# which have one more exponent step, one NaN (0x80) and no infinity.
+# ---- floats of 8, 6 and 4 bits ---------------------------------------------------------------------------------------
+# Formats: Micikevicius et al., "FP8 Formats for Deep Learning" (OCP: e4m3fn, e5m2), the FNUZ flavours of CDNA 3, which
+# have one more exponent step, one NaN (0x80) and no infinity, and OCP's "Microscaling Formats" (e2m3, e3m2, e2m1).
 
-_EXPONENT_BITS = {"fp8": 4, "bf8": 5}
+_SMALL = {"fp8": (4, 3), "bf8": (5, 2), "fp6": (2, 3), "bf6": (3, 2), "fp4": (2, 1)}  # bits of exponent and mantissa
 
 
 @cache
-def float8_values(kind: str, fnuz: bool) -> np.ndarray:
-    """The 256 numbers of a float8 format, float32. kind: "fp8" (e4m3) or "bf8" (e5m2)."""
-    exponent_bits = _EXPONENT_BITS[kind]
-    mantissa_bits = 7 - exponent_bits
+def small_float_values(kind: str, fnuz: bool = False) -> np.ndarray:
+    """All numbers of a format, by their code, float32: "fp8" (e4m3), "bf8" (e5m2), "fp6", "bf6", "fp4".
+
+    fnuz: of the formats of 8 bits, the flavour of CDNA 3.
+    """
+    exponent_bits, mantissa_bits = _SMALL[kind]
     bias = (1 << (exponent_bits - 1)) - (0 if fnuz else 1)
-    code = np.arange(128)
+    code = np.arange(1 << exponent_bits + mantissa_bits)
     exponent, mantissa = code >> mantissa_bits, code & ((1 << mantissa_bits) - 1)
     fraction = mantissa / (1 << mantissa_bits) + (exponent > 0)
     positive = (fraction * 2.0 ** (np.maximum(exponent, 1) - bias)).astype(F32)
-    if not fnuz and kind == "fp8":
+    if kind == "fp8" and not fnuz:
         positive[127] = np.nan
-    elif not fnuz:
+    elif kind == "bf8" and not fnuz:
         positive[124:] = (np.inf, np.nan, np.nan, np.nan)
     negative = -positive
     if fnuz:
@@ -182,12 +184,22 @@ def float8_values(kind: str, fnuz: bool) -> np.ndarray:
     return np.concatenate([positive, negative])
 
 
+def to_float4(x: np.ndarray) -> np.ndarray:
+    """float32 to a float4 code (uint32): to nearest, ties to even; numbers beyond the largest and NaN become it."""
+    positive = small_float_values("fp4")[:8].astype(F64)
+    middle = (positive[1:] + positive[:-1]) / 2
+    size = np.where(np.isnan(x), np.inf, np.abs(np.asarray(x, F64)))
+    code = np.searchsorted(middle, size, side="left")
+    code = np.where((np.append(middle, np.nan)[code] == size) & (code % 2 == 1), code + 1, code)
+    return (code | np.signbit(x) << 3).astype(U32)
+
+
 def to_float8(x: np.ndarray, kind: str, fnuz: bool, saturate: bool | np.ndarray) -> np.ndarray:
     """float32 to a float8 code (uint32): to nearest, ties to even.
 
     saturate: numbers beyond the largest become the largest; else infinity where the format has one, else NaN.
     """
-    values = float8_values(kind, fnuz)
+    values = small_float_values(kind, fnuz)
     finite = values[:128][np.isfinite(values[:128])].astype(F64)
     middle = (finite[1:] + finite[:-1]) / 2
     beyond = finite[-1] + (finite[-1] - finite[-2]) / 2

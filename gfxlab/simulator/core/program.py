@@ -133,8 +133,7 @@ def parse(text: str) -> Program:
     labels = {label: index for index, names in parsed.labels.items() for label in names}
     data, addresses = constants.read(text)
     addresses |= {label: constants.code_address(index) for label, index in labels.items()}
-    decoded = (_decode(i, one, accumulators) for i, one in enumerate(parsed.instructions))
-    instructions = _with_words_around(tuple(_relocated(decoded, addresses)))
+    instructions = tuple(_relocated(decoded(parsed, accumulators), addresses))
     return Program(
         name=metadata[".name"],
         arch=arch,
@@ -155,6 +154,11 @@ def parse(text: str) -> Program:
 def _metadata(text: str) -> dict[str, Any]:
     document = re.search(r"\.amdgpu_metadata\n---\n(.*?)\n\.\.\.", text, re.DOTALL)[1]
     return yaml.load(document, _YamlLoader)["amdhsa.kernels"][0]
+
+
+def decoded(parsed: isa.Program, accumulators: int = 256) -> tuple[Decoded, ...]:
+    """The instructions with their operands; accumulator register a0 is vector register number `accumulators`."""
+    return _with_words_around(tuple(_decode(i, one, accumulators) for i, one in enumerate(parsed.instructions)))
 
 
 def _decode(index: int, instruction: isa.Instruction, accumulators: int) -> Decoded:

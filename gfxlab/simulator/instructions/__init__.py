@@ -6,6 +6,6 @@ suffixes _e32, _e64 and _sdwa.
 
 from __future__ import annotations
 
-from gfxlab.simulator.instructions.registry import Step, Target, build
+from gfxlab.simulator.instructions.registry import Step, Target, Unknown, build, nothing
 
-__all__ = ["Step", "Target", "build"]
+__all__ = ["Step", "Target", "Unknown", "build", "nothing"]

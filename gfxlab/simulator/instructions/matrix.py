@@ -10,28 +10,43 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from gfxlab import hardware
 from gfxlab.simulator.core import values
-from gfxlab.simulator.core.numbers import F16, F32, F64, I32, U16, U32, float8_values, round_to_xf32
+from gfxlab.simulator.core.numbers import (
+    F16,
+    F32,
+    F64,
+    I32,
+    I64,
+    U16,
+    U32,
+    U64,
+    from_bf16,
+    round_to_bf16,
+    round_to_xf32,
+    small_float_values,
+)
 from gfxlab.simulator.core.operands import Operand
 from gfxlab.simulator.core.program import Decoded
 from gfxlab.simulator.instructions.common import NotInTable, Step, Target
 
-_MFMA = re.compile(r"v_mfma_(f32|i32|f64)_(\d+)x(\d+)x(\d+)(?:_\d+b)?_?(\w+?)(_1k)?$")
-_WMMA = re.compile(r"v_wmma_(f32|i32|f16|bf16)_16x16x16_(\w+)$")
-_BYTES = {"f32": 4, "xf32": 4, "f16": 2, "bf16": 2, "i8": 1, "u8": 1, "fp8": 1, "bf8": 1}
+_MFMA = re.compile(r"v_mfma_(scale_)?(f32|i32|f64)_(\d+)x(\d+)x(\d+)(?:_\d+b)?_?(\w+?)(_1k)?$")
+_WMMA = re.compile(r"v_wmma_(f32|i32|f16|bf16)_16x16x(16|32)_(\w+)$")
+_BITS = {"f32": 32, "xf32": 32, "f16": 16, "bf16": 16, "i8": 8, "u8": 8, "i4": 4, "u4": 4}
+_BITS |= {"fp8": 8, "bf8": 8, "fp6": 6, "bf6": 6, "fp4": 4}
 
 
 def build(name: str, instruction: Decoded, target: Target) -> Step:
     """The function that executes one matrix instruction."""
     if found := _MFMA.match(name):
-        result, m, n, k, types, _ = found.groups()
-        return _mfma(result, (int(m), int(n), int(k)), types, instruction, target)
+        scaled, result, m, n, k, types, _ = found.groups()
+        return _mfma(result, (int(m), int(n), int(k)), types, bool(scaled), instruction, target)
     if found := _WMMA.match(name):
-        return _wmma(found[1], found[2], instruction, target)
+        return _wmma(found[1], int(found[2]), found[3], instruction, target)
     raise NotInTable(name)
 
 
@@ -62,12 +77,12 @@ def layout(mnemonic: str, arch: str) -> Layout:
         ValueError: it is not a matrix instruction of 16 x 16 or 32 x 32 results in 32 bits.
     """
     name, lane = mnemonic.removesuffix("_e64"), np.arange(64)
-    if (found := _MFMA.match(name)) and found[2] == found[3] in ("16", "32") and found[1] != "f64":
-        m, k = int(found[2]), int(found[4])
+    if (found := _MFMA.match(name)) and found[3] == found[4] in ("16", "32") and found[2] != "f64":
+        m, k = int(found[3]), int(found[5])
         each = k // (64 // m)
         d = _mfma_registers(np.arange(m * m).reshape(1, m, m), m)
         return Layout(m, m, k, lane % m, lane[:, None] // m * each + np.arange(each), d[:, 0].T)
-    if (found := _WMMA.match(name)) and found[1] in ("f32", "i32"):
+    if (found := _WMMA.match(name)) and found[1] in ("f32", "i32") and found[2] == "16":
         twice, lane, d = hardware.limits(arch).repeats_operands, lane[:32], np.arange(256).reshape(1, 16, 16)
         each = 16 if twice else 8
         first = 0 * lane if twice else lane // 16 * each
@@ -81,9 +96,12 @@ def layout(mnemonic: str, arch: str) -> Layout:
 
 def _decoder(kind: str, fnuz: bool) -> Callable[[np.ndarray], list[np.ndarray]]:
     """From 32-bit words to the numbers in them: the lowest of every word, then the next of every word, and so on."""
-    if kind in ("fp8", "bf8"):
-        table = float8_values(kind, fnuz)
-        return lambda words: [table[(words >> U32(8 * place)) & U32(0xFF)] for place in range(4)]
+    if kind in ("fp8", "bf8", "fp4"):
+        bits = _BITS[kind]
+        table, most = small_float_values(kind, fnuz and bits == 8), U32((1 << bits) - 1)
+        return lambda words: [table[(words >> U32(place)) & most] for place in range(0, 32, bits)]
+    if kind in ("fp6", "bf6"):
+        return partial(_numbers_of_6_bits, small_float_values(kind))
     return {
         "f32": lambda words: [words.view(F32)],
         "xf32": lambda words: [round_to_xf32(words)],
@@ -91,7 +109,20 @@ def _decoder(kind: str, fnuz: bool) -> Callable[[np.ndarray], list[np.ndarray]]:
         "bf16": lambda words: [(words << U32(16)).view(F32), (words & U32(0xFFFF0000)).view(F32)],
         "i8": lambda words: [(words.view(I32) << I32(24 - 8 * place)) >> I32(24) for place in range(4)],
         "u8": lambda words: [(words >> U32(8 * place)) & U32(0xFF) for place in range(4)],
+        "i4": lambda words: [(words.view(I32) << I32(28 - 4 * place)) >> I32(28) for place in range(8)],
+        "u4": lambda words: [(words >> U32(4 * place)) & U32(0xF) for place in range(8)],
     }[kind]
+
+
+def _numbers_of_6_bits(table: np.ndarray, words: np.ndarray) -> list[np.ndarray]:
+    """16 numbers lie in three words; each result holds one of them for every three words."""
+    threes = words.reshape(-1, 3, *words.shape[1:]).astype(U64)
+    numbers = []
+    for first in range(0, 96, 6):
+        word, shift = divmod(first, 32)
+        pair = threes[:, word] | threes[:, min(word + 1, 2)] << U64(32)
+        numbers.append(table[(pair >> U64(shift)) & U64(63)])
+    return numbers
 
 
 _HALVES = np.arange(1 << 16, dtype=U16).view(F16).astype(F32)  # every float16: numpy converts them slowly
@@ -99,16 +130,13 @@ _HALVES = np.arange(1 << 16, dtype=U16).view(F16).astype(F32)  # every float16: 
 
 def _operand_types(types: str, modifiers: dict) -> tuple[str, str]:
     if types == "f8f6f4":
-        formats = ("fp8", "bf8")  # the other formats have 6 and 4 bits
-        choices = [modifiers.get(name, 0) for name in ("cbsz", "blgp")]
-        if max(choices) > 1:
-            raise NotInTable("f6 and f4 operands")
-        return formats[choices[0]], formats[choices[1]]
-    if types == "iu8":
-        first, second = ("i8" if sign else "u8" for sign in modifiers.get("neg_lo", (0, 0))[:2])
+        formats = ("fp8", "bf8", "fp6", "bf6", "fp4")
+        return tuple(formats[modifiers.get(name, 0)] for name in ("cbsz", "blgp"))
+    if types in ("iu8", "iu4"):
+        first, second = (("i" if sign else "u") + types[2:] for sign in modifiers.get("neg_lo", (0, 0))[:2])
         return first, second
     first, _, second = types.partition("_")
-    if first not in _BYTES or second and second not in _BYTES:
+    if first not in _BITS or second and second not in _BITS:
         raise NotInTable(types)
     return first, second or first
 
@@ -117,9 +145,9 @@ def _by_k(w, operand: Operand, registers: int, decode, rows: int) -> np.ndarray:
     """An operand as float64 [wave, k, row]: lane = row + rows * piece of k; a piece lies in consecutive registers."""
     pieces = w.lanes // rows
     numbers = decode(w.V[operand.index : operand.index + registers])
-    matrix = np.empty((w.size, pieces, registers, len(numbers), rows), F64)
+    matrix = np.empty((w.size, pieces, len(numbers[0]), len(numbers), rows), F64)
     for place, number in enumerate(numbers):
-        matrix[:, :, :, place] = number.reshape(registers, w.size, pieces, rows).transpose(1, 2, 0, 3)
+        matrix[:, :, :, place] = number.reshape(-1, w.size, pieces, rows).transpose(1, 2, 0, 3)
     return matrix.reshape(w.size, -1, rows)
 
 
@@ -136,19 +164,24 @@ def _product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return np.matmul(a.swapaxes(1, 2), b)
 
 
-def _finish(w, result: Operand, registers: int, c, d: np.ndarray, kind) -> None:
+def _finish(w, result: Operand, registers: int, c, d: np.ndarray, kind, clamp: bool = False) -> None:
     """D = d + c into the result's registers, in every lane of the live waves: matrix instructions ignore EXEC."""
     place = slice(result.index, result.index + registers)
+    live = True if w.live is None else w.live[None, :, None]
+    if clamp and kind is I32:
+        d, c = np.clip(d + c, np.iinfo(I32).min, np.iinfo(I32).max), I32(0)
     if kind is I32:
-        d = d.astype(I32)
+        d = d.astype(I64).astype(I32)
     target = w.F[place] if kind is F32 else w.I[place]
-    np.add(d, c, out=target, casting="same_kind", where=True if w.live is None else w.live[None, :, None])
+    np.add(d, c, out=target, casting="same_kind", where=live)
 
 
 # ---- MFMA ------------------------------------------------------------------------------------------------------------
 
 
-def _mfma(result_kind: str, shape: tuple[int, int, int], types: str, instruction: Decoded, target: Target) -> Step:
+def _mfma(
+    result_kind: str, shape: tuple[int, int, int], types: str, scaled: bool, instruction: Decoded, target: Target
+) -> Step:
     m, n, k = shape
     if m == n == 4 and result_kind != "f64":
         return _mfma_of_small_blocks(result_kind, k, types, instruction, target)
@@ -156,19 +189,83 @@ def _mfma(result_kind: str, shape: tuple[int, int, int], types: str, instruction
         return _mfma_double(instruction)
     if m != n or m not in (16, 32) or result_kind == "f64":
         raise NotInTable(instruction.mnemonic)
+    if types != "f8f6f4" and not {"cbsz", "abid", "blgp"}.isdisjoint(instruction.modifiers):
+        raise NotInTable(instruction.mnemonic)
+    blocks = instruction.operands[0].count * 64 // (m * n)
+    if blocks > 1:
+        return _mfma_of_blocks(result_kind, m, k, blocks, types, instruction, target)
     kinds = _operand_types(types, instruction.modifiers)
-    decoders = [_decoder(kind, target.fnuz) for kind in kinds]
-    result, a, b, c = instruction.operands
-    parts = 64 // m  # lanes m apart hold different pieces of k
-    sizes = [k // parts * _BYTES[kind] // 4 for kind in kinds]
+    result, a, b, c, *scales = instruction.operands
+    readers = [_tile(one, kind, m, k, types == "f8f6f4", target) for one, kind in zip((a, b), kinds)]
+    if scaled:
+        readers = [
+            _scaled(read, one, place, m, k, instruction) for place, (read, one) in enumerate(zip(readers, scales))
+        ]
     registers = m * n // 64
-    integer = result_kind == "i32"
-    kind = I32 if integer else F32
+    kind = I32 if result_kind == "i32" else F32
     read_c = _accumulator(c, registers, kind)
 
     def run(w):
-        d = _product(*(_by_k(w, o, size, decode, m) for o, decode, size in zip((a, b), decoders, sizes)))
+        d = _product(*(read(w) for read in readers))
         _finish(w, result, registers, read_c(w), _mfma_registers(d, m), kind)
+
+    return run
+
+
+def _mfma_of_blocks(
+    result_kind: str, m: int, k: int, blocks: int, types: str, instruction: Decoded, target: Target
+) -> Step:
+    """Several products of m x k by k x m at once: lanes m apart hold different blocks, each lane all of k."""
+    kinds = _operand_types(types, {})
+    result, a, b, c = instruction.operands
+    decoders = [_decoder(kind, target.fnuz) for kind in kinds]
+    sizes = [max(1, k * _BITS[kind] // 32) for kind in kinds]
+    kind = I32 if result_kind == "i32" else F32
+    registers = m * m // 64 * blocks
+    read_c = _accumulator(c, registers, kind)
+
+    def run(w):
+        left, right = (
+            _by_k(w, o, size, decode, m).reshape(w.size, blocks, k, m)
+            for o, decode, size in zip((a, b), decoders, sizes)
+        )
+        d = np.matmul(left.swapaxes(2, 3), right)
+        d = np.concatenate([_mfma_registers(d[:, block], m) for block in range(blocks)])
+        _finish(w, result, registers, read_c(w), d, kind)
+
+    return run
+
+
+def _tile(operand: Operand, kind: str, m: int, k: int, in_halves: bool, target: Target) -> Callable:
+    """A reader of an operand as float64 [wave, k, row].
+
+    in_halves: a lane's numbers of 8 and 6 bits are two runs of 16, one in each half of k (f8f6f4); those of 4 bits one
+    run of 32.
+    """
+    decode = _decoder(kind, target.fnuz)
+    parts = 64 // m  # lanes m apart hold different pieces of k
+    registers = k // parts * _BITS[kind] // 32
+    if not in_halves or kind == "fp4":
+        return lambda w: _by_k(w, operand, registers, decode, m)
+
+    def read(w):
+        pieces = _by_k(w, operand, registers, decode, m).reshape(w.size, parts, 2, -1, m)
+        return pieces.swapaxes(1, 2).reshape(w.size, k, m)
+
+    return read
+
+
+def _scaled(read: Callable, scale: Operand, place: int, m: int, k: int, instruction: Decoded) -> Callable:
+    """Each run of 32 along k times a power of two (e8m0): a byte of the lane that has the row and the run's number."""
+    low = instruction.modifiers.get("op_sel", (0, 0))[place]
+    high = instruction.modifiers.get("op_sel_hi", (1, 1))[place]
+    shift, read_scale = U32(8 * (low + 2 * high)), values.reader(scale, "u32")
+
+    def run(w):
+        exponent = ((w.full(read_scale(w)) >> shift) & U32(0xFF)).astype(I32)
+        factor = np.where(exponent == 0xFF, np.nan, np.ldexp(1.0, exponent - 127))
+        factor = np.repeat(factor.reshape(w.size, 64 // m, m), 32, axis=1)
+        return read(w) * factor
 
     return run
 
@@ -188,7 +285,7 @@ def _mfma_of_small_blocks(result_kind: str, k: int, types: str, instruction: Dec
     """
     kinds = _operand_types(types, {})
     result, a, b, c = instruction.operands
-    sizes = [k * _BYTES[kind] // 4 for kind in kinds]
+    sizes = [k * _BITS[kind] // 32 for kind in kinds]
     decode_a, decode_b = (_decoder(kind, target.fnuz) for kind in kinds)
     kind = I32 if result_kind == "i32" else F32
     read_c = _accumulator(c, 4, kind)
@@ -227,26 +324,58 @@ def _mfma_double(instruction: Decoded) -> Step:
 # ---- WMMA ------------------------------------------------------------------------------------------------------------
 
 
-def _wmma(result_kind: str, types: str, instruction: Decoded, target: Target) -> Step:
-    if result_kind not in ("f32", "i32"):
+def _wmma(result_kind: str, k: int, types: str, instruction: Decoded, target: Target) -> Step:
+    modifiers = instruction.modifiers
+    kinds = _operand_types(types, modifiers)
+    if "neg_hi" in modifiers or "neg_lo" in modifiers and not types.startswith("iu"):
         raise NotInTable(instruction.mnemonic)
-    kinds = _operand_types(types, instruction.modifiers)
     decoders = [_decoder(kind, target.fnuz) for kind in kinds]
     result, a, b, c = instruction.operands
     twice = hardware.limits(target.arch).repeats_operands
-    sizes = [(16 if twice else 8) * _BYTES[kind] // 4 for kind in kinds]
-    integer = result_kind == "i32"
-    kind = I32 if integer else F32
-    read_c = _accumulator(c, 8, kind)
+    sizes = [(k if twice else k // 2) * _BITS[kind] // 32 for kind in kinds]
     to_registers = _gfx11_registers if twice else _gfx12_registers
 
     def tile(w, operand, decode, size):
         matrix = _by_k(w, operand, size, decode, 16)
         return matrix[:, : matrix.shape[1] // 2] if twice else matrix
 
+    def product(w):
+        return to_registers(_product(*(tile(w, o, decode, size) for o, decode, size in zip((a, b), decoders, sizes))))
+
+    if result_kind in ("f16", "bf16"):
+        high = bool(modifiers.get("op_sel", (0, 0, 0))[2]) if twice else None
+        return _narrow_result(result_kind, product, result, c, high)
+    kind = I32 if result_kind == "i32" else F32
+    read_c = _accumulator(c, 8, kind)
+    clamp = "clamp" in modifiers
+    return lambda w: _finish(w, result, 8, read_c(w), product(w), kind, clamp)
+
+
+def _narrow_result(kind: str, product: Callable, result: Operand, c: Operand, high: bool | None) -> Step:
+    """Results of 16 bits. gfx11: 8 registers, one half of each; gfx12 (high is None): 4 registers, two numbers each."""
+    widen, narrow = {
+        "f16": (lambda word: word.astype(U16).view(F16).astype(F64), lambda x: x.astype(F16).view(U16).astype(U32)),
+        "bf16": (lambda word: from_bf16(word.astype(U16)).astype(F64), lambda x: round_to_bf16(x.astype(F32))),
+    }[kind]
+    constant = widen(np.asarray(values.constant(c.value, kind))) if c.is_constant else None
+
+    def addend(w):
+        if constant is not None:
+            return constant
+        if high is None:
+            words = w.V[c.index : c.index + 4]
+            return np.stack([widen(words), widen(words >> U32(16))], axis=1).reshape(8, w.size, w.lanes)
+        return widen(w.V[c.index : c.index + 8] >> U32(16 * high))
+
     def run(w):
-        d = _product(*(tile(w, o, decode, size) for o, decode, size in zip((a, b), decoders, sizes)))
-        _finish(w, result, 8, read_c(w), to_registers(d), kind)
+        codes = narrow(product(w) + addend(w))
+        live = True if w.live is None else w.live[None, :, None]
+        if high is None:
+            target, words = w.V[result.index : result.index + 4], codes[0::2] | codes[1::2] << U32(16)
+        else:
+            target = w.V[result.index : result.index + 8]
+            words = target & U32(0xFFFF << 16 * (not high)) | codes << U32(16 * high)
+        np.copyto(target, words, where=live)
 
     return run
 

@@ -12,7 +12,6 @@ from gfxlab.simulator.instructions import (
     atomics,
     cross_lane,
     dual,
-    float8,
     global_memory,
     hardware_registers,
     local_data,
@@ -21,6 +20,7 @@ from gfxlab.simulator.instructions import (
     place_and_time,
     scalar,
     scratch,
+    small_floats,
     vector,
 )
 from gfxlab.simulator.instructions.common import NotInTable, Step, Target
@@ -67,15 +67,21 @@ _FAMILIES: tuple[tuple[re.Pattern, Builder], ...] = tuple(
         (r"ds_", local_data.build),
         (r"s_getpc|s_mem(real)?time|s_sendmsg_rtn", place_and_time.build),
         (r"s_|v_s_", scalar.build),
-        (r"v_cvt_\w*(fp8|bf8)", float8.build),
+        (small_floats.NAMES.pattern, small_floats.build),
         (r"v_(pk_|fma_mix|mad_mix)", packed.build),
         (r"v_", vector.build),
     )
 )
 
 
+def nothing(w) -> None:
+    """The step of an instruction that has no effect here."""
+
+
 @dataclass(frozen=True)
-class _Unknown:
+class Unknown:
+    """The step of an instruction that no table knows: it says so."""
+
     instruction: Decoded
 
     def __call__(self, w) -> None:
@@ -88,7 +94,7 @@ def build(instruction: Decoded, target: Target) -> Step:
     for pattern, newer in _NEWER_NAMES:
         name = pattern.sub(newer, name)
     if _NOTHING.fullmatch(name):
-        return None
+        return nothing
     for pattern, builder in _FAMILIES:
         if pattern.match(name):
             if instruction.kind == "scratch" and builder is global_memory.build:
@@ -96,5 +102,5 @@ def build(instruction: Decoded, target: Target) -> Step:
             try:
                 return builder(name, instruction, target)
             except NotInTable:
-                return _Unknown(instruction)
-    return _Unknown(instruction)
+                return Unknown(instruction)
+    return Unknown(instruction)

@@ -24,8 +24,7 @@ def steps(text: str, arch: str) -> list[Step]:
     listing = "\n".join(
         [".Lfunc_begin0:", *(f"\t{line.strip()}" for line in text.strip().splitlines()), ".Lfunc_end0:"]
     )
-    decoded = [program._decode(i, one, ACCUMULATORS) for i, one in enumerate(isa.parse(listing).instructions)]
-    return [step for one in decoded if (step := build(one, Target(arch))) is not None]
+    return [build(one, Target(arch)) for one in program.decoded(isa.parse(listing), ACCUMULATORS)]
 
 
 def execute(

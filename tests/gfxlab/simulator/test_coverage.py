@@ -15,7 +15,7 @@ from gfxlab.simulator import UnknownInstruction
 from gfxlab.simulator.core import program
 from gfxlab.simulator.core.program import is_barrier
 from gfxlab.simulator.instructions import Target, build
-from gfxlab.simulator.instructions.registry import _Unknown
+from gfxlab.simulator.instructions.registry import Unknown
 from gfxlab.simulator.instructions.vector import TABLE
 
 LISTS = sorted((Path(__file__).parent / "instructions").glob("*.txt"))
@@ -23,9 +23,9 @@ LISTS = sorted((Path(__file__).parent / "instructions").glob("*.txt"))
 
 def decoded(lines: list[str]) -> list[program.Decoded]:
     listing = "\n".join([".Lfunc_begin0:", *(f"\t{line}" for line in lines), ".Lfunc_end0:"])
-    parsed = isa.parse(listing).instructions
-    assert len(parsed) == len(lines)
-    return [program._decode(i, one, ACCUMULATORS) for i, one in enumerate(parsed)]
+    found = program.decoded(isa.parse(listing), ACCUMULATORS)
+    assert len(found) == len(lines)
+    return list(found)
 
 
 @pytest.mark.parametrize("path", LISTS, ids=lambda path: path.stem)
@@ -33,7 +33,7 @@ def test_every_instruction_seen_is_known(path):
     target = Target(path.stem)
     instructions = [one for one in decoded(path.read_text().splitlines()) if not is_barrier(one)]
     assert len(instructions) > 150
-    unknown = [one.text for one in instructions if isinstance(build(one, target), _Unknown)]
+    unknown = [one.text for one in instructions if isinstance(build(one, target), Unknown)]
     assert not unknown
 
 

@@ -449,3 +449,106 @@ def test_lds_atomics(name, compute, returns):
         assert w.V[10, 0, lane] == (held[where] if returns else OLD)
         held[where] = compute(held[where], int(new[lane])) & 0xFFFFFFFF
     assert lds_bytes(w)[0].view(np.uint32).tolist() == held
+
+
+# ---- less common accesses --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("suffix, high", [("d16_i8", False), ("d16_hi_i8", True)])
+def test_a_signed_byte_fills_half_a_register(suffix, high):
+    data = np.array([0x80, 0x7F, 0xFF, 0] * 8, np.uint8)
+    memory, _, S = on_memory(data)
+    w = execute(f"global_load_{suffix} v10, v2, s[4:5]", arch="gfx1100", V={2: LANE[:32], 10: OLD}, S=S, memory=memory)
+    extended = data.view(np.int8).astype(np.int16).view(np.uint16).astype(np.uint32)
+    wanted = extended << 16 | OLD & 0xFFFF if high else extended | OLD & 0xFFFF0000
+    assert (w.V[10, 0] == wanted).all()
+
+
+def test_an_address_in_lds_wraps_at_32_bits():
+    data = random_bytes(1024)
+    place = (LANE * 8 - 512).astype(np.uint32)
+    w = execute(
+        "ds_read_b64 v[10:11], v2 offset:512\nds_read2_b32 v[12:13], v2 offset0:128 offset1:129", V={2: place}, lds=data
+    )
+    for lane in range(64):
+        assert registers(w, 10, 2, lane) == registers(w, 12, 2, lane) == word_at(data, 8 * lane, 8)
+
+
+ATOMICS = {  # name: (bytes, what becomes of the old number)
+    "inc_u32": (4, lambda old, new: 0 if old >= new else old + 1),
+    "dec_u32": (4, lambda old, new: new if old == 0 or old > new else old - 1),
+    "max_i64": (8, lambda old, new: max(old, new, key=lambda x: signed(x, 64))),
+    "rsub_u64": (8, lambda old, new: new - old & (1 << 64) - 1),
+    "add_u64": (8, lambda old, new: old + new & (1 << 64) - 1),
+}
+
+
+@pytest.mark.parametrize("name", ATOMICS)
+def test_atomics_of_lds(name):
+    width, change = ATOMICS[name]
+    data = random_bytes(512)
+    data[:16] = 0
+    new = [int(x) for x in GENERATOR.integers(0, 1 << 63, 32)]
+    V = {2: LANE[:32] * width, 4: np.array(new) & 0xFFFFFFFF, 5: np.array(new) >> 32}
+    operation, kind = name.rsplit("_", 1)
+    result, source = ("v[10:11]", "v[4:5]") if width == 8 else ("v10", "v4")
+    w = execute(f"ds_{operation}_rtn_{kind} {result}, v2, {source}", arch="gfx1100", V=V, lds=data)
+    after = lds_bytes(w)[0]
+    for lane in range(32):
+        old = word_at(data, width * lane, width)
+        assert registers(w, 10, width // 4, lane) == old
+        assert word_at(after, width * lane, width) == change(old, new[lane] & (1 << 8 * width) - 1)
+
+
+@pytest.mark.parametrize("arch, text", [
+    ("gfx942", "ds_cmpst_rtn_b32 v10, v2, v6, v4"),  # what is expected stands first
+    ("gfx1100", "ds_cmpstore_rtn_b32 v10, v2, v4, v6"),
+])  # fmt: skip
+def test_compare_and_swap_in_lds(arch, text):
+    data = np.arange(64, dtype=np.uint32).view(np.uint8)
+    lanes = 64 if arch == "gfx942" else 32
+    lane = np.arange(lanes)
+    w = execute(text, arch=arch, V={2: 4 * lane, 4: 1000 + lane, 6: np.where(lane % 2, lane, 77)}, lds=data)
+    assert (lds_bytes(w)[0].view(np.uint32)[:lanes] == np.where(lane % 2, 1000 + lane, lane)).all()
+    assert (w.V[10, 0] == lane).all()
+
+
+def test_two_exchanges_at_once():
+    lane, lds = LANE[:32], np.arange(64, dtype=np.uint32).view(np.uint8)
+    text = "ds_storexchg_2addr_rtn_b32 v[10:11], v2, v4, v6 offset1:32"
+    w = execute(text, arch="gfx1100", V={2: 4 * lane, 4: lane + 100, 6: lane + 200}, lds=lds)
+    assert (lds_bytes(w)[0].view(np.uint32) == np.r_[100:132, 200:232]).all()
+    assert (w.V[10, 0] == lane).all() and (w.V[11, 0] == lane + 32).all()
+
+
+@pytest.mark.parametrize("name, compute", [("add_f64", np.add), ("max_f64", np.maximum), ("min_f64", np.minimum)])
+def test_atomics_of_doubles(name, compute):
+    old, new = GENERATOR.normal(size=64), GENERATOR.normal(size=64)
+    memory, tensor, S = on_memory(old.view(np.uint8))
+    words = new.view(np.uint32).reshape(64, 2)
+    execute(
+        f"global_atomic_{name} v2, v[4:5], s[4:5]", V={2: 8 * LANE, 4: words[:, 0], 5: words[:, 1]}, S=S, memory=memory
+    )
+    assert (tensor.numpy().view(np.float64) == compute(old, new)).all()
+
+
+@pytest.mark.parametrize("count", [1, 2, 33])
+def test_a_compare_and_swap_around_the_last_of_an_odd_number_of_halves(count):
+    """How compilers add to a float16: the word around it is loaded and swapped, whose other half is no one's."""
+    tensor, memory = torch.arange(count, dtype=torch.int16), GlobalMemory()
+    base = memory.add_tensor("x", tensor)
+    address = base + 2 * (count - 1) & ~3
+    shift = 16 * ((count - 1) % 2)
+    old = 0 if count == 1 else (count - 1) << shift | (count - 2 if shift else 0)
+    text = "global_load_dword v10, v[2:3], off\nglobal_atomic_cmpswap v11, v[2:3], v[4:5], off sc0"
+    V = {2: address & 0xFFFFFFFF, 3: address >> 32, 4: old + (500 << shift), 5: old}
+    w = execute(text, V=V, memory=memory, lanes_on=LANE == 0)
+    assert int(w.V[10, 0, 0]) == int(w.V[11, 0, 0]) == old
+    assert tensor.tolist() == [*range(count - 1), count - 1 + 500]
+
+
+def test_a_load_of_a_word_around_an_element_alone_is_refused():
+    memory = GlobalMemory()
+    address = memory.add_tensor("x", torch.zeros(33, dtype=torch.int16)) + 64
+    with pytest.raises(IllegalAccess):
+        execute("global_load_dword v10, v[2:3], off", V={2: address & 0xFFFFFFFF, 3: address >> 32}, memory=memory)
