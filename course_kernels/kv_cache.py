@@ -30,15 +30,15 @@ from . import checks, launch, reference
 from ._torch_op import torch_op
 from .backend import uses_triton
 from .qkv import check_turn
-from .quant import FP8, checked_dtype, runs_kernel
-from .rope import check_style, head_tile, load_turned, store_pairs, turn_tokens
+from .quant import FP8, checked_dtype, runs_kernel, scaled_for_cache
+from .rope import check_style, head_tile, load_turned, store_pairs, table_rows_of, turn_tokens
 
 LAYOUTS = ("flash", "packed")
 
 
 @triton.jit
 def _turn_queries(
-    q_ptr, y_ptr, cos_ptr, sin_ptr, positions_ptr, stride_qt, stride_qh, stride_p,
+    q_ptr, y_ptr, cos_ptr, sin_ptr, positions_ptr, offsets_ptr, stride_qt, stride_qh, stride_p,
     batch, pid_t, pid_h, tokens, table_rows,
     HEADS: tl.constexpr, NEOX: tl.constexpr, HALF: tl.constexpr,
     BLOCK_T: tl.constexpr, BLOCK_H: tl.constexpr, BLOCK_P: tl.constexpr,
@@ -47,8 +47,8 @@ def _turn_queries(
     offs_t, offs_h, mask_t, mask = head_tile(pid_t, pid_h, tokens, HEADS, BLOCK_T, BLOCK_H)
     q_ptr += offs_t * stride_qt + offs_h * stride_qh
     y_ptr += ((batch * tokens + offs_t) * HEADS + offs_h) * (2 * HALF)
-    positions_ptr += offs_t * stride_p
-    turn_tokens(q_ptr, y_ptr, cos_ptr, sin_ptr, positions_ptr, mask_t, mask, table_rows, NEOX, HALF, BLOCK_P)
+    row = table_rows_of(positions_ptr, offsets_ptr, offs_t, mask_t, stride_p)
+    turn_tokens(q_ptr, y_ptr, cos_ptr, sin_ptr, row, mask, table_rows, NEOX, HALF, BLOCK_P)
 
 
 @triton.jit
@@ -69,20 +69,19 @@ def _places(
 @triton.jit
 def _store_elements(cache_ptr, offs_d, x, scale, mask, stride_x, X: tl.constexpr, FP8_MAX: tl.constexpr):
     """Elements offs_d of heads that begin at cache_ptr, where groups of X lie together; scaled for a cache of fp8."""
-    if FP8_MAX is not None:
-        x = tl.clamp(x.to(tl.float32) * (1.0 / scale), -FP8_MAX, FP8_MAX, propagate_nan=tl.PropagateNan.ALL)
+    x = scaled_for_cache(x, scale, FP8_MAX)
     offs = (offs_d // X).to(tl.int64) * stride_x + offs_d % X
     tl.store(cache_ptr + offs, x.to(cache_ptr.dtype.element_ty), mask=mask)
 
 
 @triton.jit
 def _cache_turned(
-    x_ptr, y_ptr, cache_ptr, cos_ptr, sin_ptr, positions_ptr, scale, mask_turned, mask, mask_cached,
+    x_ptr, y_ptr, cache_ptr, cos_ptr, sin_ptr, row, scale, mask_turned, mask, mask_cached,
     stride_x, table_rows,
     NEOX: tl.constexpr, HALF: tl.constexpr, X: tl.constexpr, FP8_MAX: tl.constexpr, BLOCK_P: tl.constexpr,
 ):  # fmt: skip
     """A tile of heads into the cache, those of some tokens turned, and these to y_ptr as well."""
-    a, b = load_turned(x_ptr, cos_ptr, sin_ptr, positions_ptr, mask_turned, mask, table_rows, NEOX, HALF, BLOCK_P)
+    a, b = load_turned(x_ptr, cos_ptr, sin_ptr, row, mask_turned, mask, table_rows, NEOX, HALF, BLOCK_P)
     if y_ptr is not None:
         store_pairs(y_ptr, a, b, mask & mask_turned, NEOX, HALF, BLOCK_P)
     if NEOX:
@@ -98,7 +97,7 @@ def _cache_turned(
 
 @triton.jit
 def _cache_heads(
-    x_ptr, y_ptr, cache_ptr, slots_ptr, positions_ptr, cos_ptr, sin_ptr, scale_ptr,
+    x_ptr, y_ptr, cache_ptr, slots_ptr, positions_ptr, offsets_ptr, cos_ptr, sin_ptr, scale_ptr,
     stride_xt, stride_xh, stride_p, stride_cb, stride_cs, stride_ch, stride_cx,
     batch, pid_t, pid_h, tokens, turned, table_rows,
     HEADS: tl.constexpr, HEAD_DIM: tl.constexpr, NEOX: tl.constexpr,
@@ -121,21 +120,23 @@ def _cache_heads(
     else:
         if y_ptr is not None:
             y_ptr += (offs_t * HEADS + offs_h) * HEAD_DIM
+        mask_turned = offs_t < turned
+        row = table_rows_of(positions_ptr, offsets_ptr, offs_t, mask_turned, stride_p)
         _cache_turned(
-            x_ptr, y_ptr, cache_ptr, cos_ptr, sin_ptr, positions_ptr + offs_t * stride_p, scale, offs_t < turned, mask,
-            mask & exists, stride_cx, table_rows, NEOX, HEAD_DIM // 2, X, FP8_MAX, BLOCK_P,
+            x_ptr, y_ptr, cache_ptr, cos_ptr, sin_ptr, row, scale, mask_turned, mask, mask & exists, stride_cx,
+            table_rows, NEOX, HEAD_DIM // 2, X, FP8_MAX, BLOCK_P,
         )  # fmt: skip
 
 
 @triton.jit
 def kv_cache_kernel(
     q_ptr, k_ptr, v_ptr, q_out_ptr, k_out_ptr, k_cache_ptr, v_cache_ptr,
-    slots_ptr, positions_ptr, cos_ptr, sin_ptr, k_scale_ptr, v_scale_ptr,
+    slots_ptr, positions_ptr, offsets_ptr, cos_ptr, sin_ptr, k_scale_ptr, v_scale_ptr,
     stride_qb, stride_qt, stride_qh, stride_kb, stride_kt, stride_kh, stride_vb, stride_vt, stride_vh,
     stride_pb, stride_pt, stride_kcb, stride_kcs, stride_kch, stride_kcx,
     stride_vcb, stride_vcs, stride_vch, stride_vcx,
-    tokens, turned, table_rows,
-    Q_HEADS: tl.constexpr, KV_HEADS: tl.constexpr, HEAD_DIM: tl.constexpr, NEOX: tl.constexpr,
+    tokens, turned,
+    Q_HEADS: tl.constexpr, KV_HEADS: tl.constexpr, HEAD_DIM: tl.constexpr, NEOX: tl.constexpr, TABLE_ROWS: tl.constexpr,
     PAGES: tl.constexpr, PAGE_SIZE: tl.constexpr, X: tl.constexpr, FP8_MAX: tl.constexpr,
     BLOCK_T: tl.constexpr, BLOCK_H: tl.constexpr, BLOCK_P: tl.constexpr,
 ):  # fmt: skip
@@ -148,21 +149,22 @@ def kv_cache_kernel(
     if pid_h < q_blocks:
         if q_ptr is not None:
             _turn_queries(
-                q_ptr + batch * stride_qb, q_out_ptr, cos_ptr, sin_ptr, positions_ptr, stride_qt, stride_qh, stride_pt,
-                batch, pid_t, pid_h, turned, table_rows, Q_HEADS, NEOX, HEAD_DIM // 2, BLOCK_T, BLOCK_H, BLOCK_P,
+                q_ptr + batch * stride_qb, q_out_ptr, cos_ptr, sin_ptr, positions_ptr, offsets_ptr,
+                stride_qt, stride_qh, stride_pt, batch, pid_t, pid_h, turned, TABLE_ROWS,
+                Q_HEADS, NEOX, HEAD_DIM // 2, BLOCK_T, BLOCK_H, BLOCK_P,
             )  # fmt: skip
     elif pid_h < q_blocks + kv_blocks:
         _cache_heads(
-            k_ptr + batch * stride_kb, k_out_ptr, k_cache_ptr, slots_ptr, positions_ptr, cos_ptr, sin_ptr, k_scale_ptr,
-            stride_kt, stride_kh, stride_pt, stride_kcb, stride_kcs, stride_kch, stride_kcx,
-            batch, pid_t, pid_h - q_blocks, tokens, turned, table_rows,
+            k_ptr + batch * stride_kb, k_out_ptr, k_cache_ptr, slots_ptr, positions_ptr, offsets_ptr, cos_ptr, sin_ptr,
+            k_scale_ptr, stride_kt, stride_kh, stride_pt, stride_kcb, stride_kcs, stride_kch, stride_kcx,
+            batch, pid_t, pid_h - q_blocks, tokens, turned, TABLE_ROWS,
             KV_HEADS, HEAD_DIM, NEOX, PAGES, PAGE_SIZE, X, FP8_MAX, BLOCK_T, BLOCK_H, BLOCK_P,
         )  # fmt: skip
     else:
         _cache_heads(
-            v_ptr + batch * stride_vb, None, v_cache_ptr, slots_ptr, positions_ptr, None, None, v_scale_ptr,
+            v_ptr + batch * stride_vb, None, v_cache_ptr, slots_ptr, positions_ptr, None, None, None, v_scale_ptr,
             stride_vt, stride_vh, stride_pt, stride_vcb, stride_vcs, stride_vch, stride_vcx,
-            batch, pid_t, pid_h - q_blocks - kv_blocks, tokens, turned, table_rows,
+            batch, pid_t, pid_h - q_blocks - kv_blocks, tokens, turned, TABLE_ROWS,
             KV_HEADS, HEAD_DIM, NEOX, PAGES, PAGE_SIZE, 1, FP8_MAX, BLOCK_T, BLOCK_H, BLOCK_P,
         )  # fmt: skip
 
@@ -184,6 +186,7 @@ def kv_cache_forward(
     v_scale: torch.Tensor | None,
     layout: str,
     style: str,
+    offsets: torch.Tensor | None = None,
 ) -> None:
     """Write q_out, k_out and the caches. q, k, v: (B, S, heads, D), or with slots (T, heads, D); None is left out."""
     if slots is not None:
@@ -195,11 +198,12 @@ def kv_cache_forward(
     fp8 = k_cache.dtype in FP8
     with torch.cuda.device_of(k):
         kv_cache_kernel[(batch * blocks_t, blocks_h)](
-            q, k, v, q_out, k_out, k_cache, v_cache, slots, positions, cos, sin, k_scale, v_scale,
+            q, k, v, q_out, k_out, k_cache, v_cache, slots, positions, offsets, cos, sin, k_scale, v_scale,
             *((0, 0, 0) if q is None else q.stride()[:3]), *k.stride()[:3], *v.stride()[:3],
             *((0, 0) if positions is None else positions.stride()), *cache_strides(k_cache, v_cache, layout),
-            tokens, 0 if positions is None else positions.shape[1], 0 if cos is None else len(cos),
+            tokens, 0 if positions is None else positions.shape[1],
             Q_HEADS=q_heads, KV_HEADS=kv_heads, HEAD_DIM=head_dim, NEOX=style == "neox",
+            TABLE_ROWS=0 if cos is None else len(cos),
             PAGES=len(k_cache), PAGE_SIZE=k_cache.shape[1 if layout == "flash" else 3],
             X=1 if layout == "flash" else k_cache.shape[4], FP8_MAX=torch.finfo(k_cache.dtype).max if fp8 else None,
             BLOCK_P=max(triton.next_power_of_2(head_dim) // 2, 1), **meta,
@@ -231,9 +235,10 @@ def paged_kv_cache_reference(
     v_scale: torch.Tensor | None,
     layout: str,
     style: str,
+    offsets: torch.Tensor | None = None,
 ) -> None:
     """The reference, writing what the kernel writes. An operator, since nobody can trace which slots it leaves out."""
-    options = {"layout": layout, "k_scale": k_scale, "v_scale": v_scale, "style": style}
+    options = {"layout": layout, "k_scale": k_scale, "v_scale": v_scale, "style": style, "offsets": offsets}
     turned = reference.paged_kv_cache_update(q, k, v, k_cache, v_cache, slots, positions, cos, sin, **options)
     for out, result in zip((q_out, k_out), turned):
         if out is not None:
@@ -415,6 +420,7 @@ def paged_kv_cache_update(
     layout: str = "flash",
     k_scale: float | torch.Tensor | None = None,
     v_scale: float | torch.Tensor | None = None,
+    offsets: torch.Tensor | None = None,
     style: str = "neox",
 ) -> tuple[torch.Tensor | None, torch.Tensor]:
     """Write k, turned, and v to their slots in paged caches, in place; turn q. No gradient flows to any.
@@ -432,6 +438,7 @@ def paged_kv_cache_update(
         layout: "flash" or "packed".
         k_scale, v_scale: of an fp8 cache, which holds round(clamp(k / k_scale)): above 0; each a number, or a tensor of
             one element in one of the three dtypes, which saves a launch.
+        offsets: (T,), int32 or int64, contiguous: added to the positions, which the slots do not depend on.
         style: "neox" pairs i with i + D / 2, "gptj" 2i with 2i + 1.
 
     Returns:
@@ -458,27 +465,42 @@ def paged_kv_cache_update(
     checks.not_differentiable(**heads, **caches)
     checks.unit_stride(**heads)
     _check_index(q, k, slot_mapping, positions)
+    _check_offsets(cos, positions, offsets)
     checks.below(slots, "the slots of the cache", least=None, slot_mapping=slot_mapping)
-    _check_angles(k, cos, sin, style, positions, None if positions is None else tuple(positions.shape))
+    rows = positions + offsets if offsets is not None and checks.values_are_checked(offsets) else positions
+    _check_angles(k, cos, sin, style, rows, None if positions is None else tuple(positions.shape))
     turned_q = None if cos is None else q
     q_out = None if turned_q is None else q.new_empty(q.shape)
     k_out = None if cos is None else k.new_empty((len(positions), *k.shape[1:]))
-    scales = (scale if scale is None else _as_tensor(scale, k.device) for scale in (k_scale, v_scale))
+    scales = (scale if scale is None else scale_tensor(scale, k.device) for scale in (k_scale, v_scale))
     empty = k.numel() == 0 or k_cache.numel() == 0
     update = paged_kv_cache_reference if empty or not runs_kernel(k, k_cache.dtype) else kv_cache_forward
     update(
-        turned_q, k, v, q_out, k_out, k_cache, v_cache, slot_mapping, positions, cos, sin, *scales, layout, style
+        turned_q, k, v, q_out, k_out, k_cache, v_cache, slot_mapping, positions, cos, sin, *scales, layout,
+        style, offsets,
     )  # fmt: skip
     if cos is None:
         return q, k if positions is None else k[: len(positions)]
     return q_out, k_out
 
 
-def _as_tensor(scale, device):
+def scale_tensor(scale: float | torch.Tensor, device: torch.device) -> torch.Tensor:
     """A tensor of one element; a number is written on the device, which waits for nothing."""
     if isinstance(scale, torch.Tensor):
         return scale
     return torch.full((1,), float(scale), dtype=torch.float32, device=device)
+
+
+def _check_offsets(cos, positions, offsets):
+    """One for each position, where there are angles."""
+    if offsets is None:
+        return
+    checks.integers(offsets=offsets)
+    if cos is None or positions is None:
+        raise ValueError("offsets are added to the positions of turned tokens; give positions, cos and sin as well")
+    checks.same_device(positions=positions, offsets=offsets)
+    checks.shape(tuple(positions.shape), offsets=offsets)
+    checks.contiguous(offsets=offsets)
 
 
 def _check_index(q, k, slot_mapping, positions):

@@ -25,7 +25,7 @@ import triton.language as tl
 from . import checks, launch, reference
 from ._torch_op import torch_op
 from .backend import uses_triton
-from .rope import check_style, check_tables, copy_heads, head_tile, turn_tokens
+from .rope import check_style, check_tables, copy_heads, head_tile, table_rows_of, turn_tokens
 
 
 @triton.jit
@@ -41,10 +41,8 @@ def _split_heads(
     if positions_ptr is None:
         copy_heads(x_ptr, y_ptr, mask, HEAD_DIM, 2 * BLOCK_P)
     else:
-        positions_ptr += offs_t * stride_p
-        turn_tokens(
-            x_ptr, y_ptr, cos_ptr, sin_ptr, positions_ptr, mask_t, mask, table_rows, NEOX, HEAD_DIM // 2, BLOCK_P
-        )
+        row = table_rows_of(positions_ptr, None, offs_t, mask_t, stride_p)
+        turn_tokens(x_ptr, y_ptr, cos_ptr, sin_ptr, row, mask, table_rows, NEOX, HEAD_DIM // 2, BLOCK_P)
 
 
 @triton.jit
@@ -90,10 +88,8 @@ def _join_heads(
     if positions_ptr is None:
         copy_heads(second_ptr, y_ptr, mask, WIDTH_B, BLOCK_D)
     else:
-        positions_ptr += offs_t * stride_p
-        turn_tokens(
-            second_ptr, y_ptr, cos_ptr, sin_ptr, positions_ptr, mask_t, mask, table_rows, NEOX, WIDTH_B // 2, BLOCK_P
-        )
+        row = table_rows_of(positions_ptr, None, offs_t, mask_t, stride_p)
+        turn_tokens(second_ptr, y_ptr, cos_ptr, sin_ptr, row, mask, table_rows, NEOX, WIDTH_B // 2, BLOCK_P)
 
 
 @triton.jit

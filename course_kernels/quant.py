@@ -36,6 +36,14 @@ FP8 = (torch.float8_e4m3fn, torch.float8_e4m3fnuz)
 
 
 @triton.jit
+def scaled_for_cache(x, scale, FP8_MAX: tl.constexpr):
+    """x / scale, as far as fp8 reaches, for a cache of it; for another (FP8_MAX is None) x itself."""
+    if FP8_MAX is not None:
+        x = tl.clamp(x.to(tl.float32) * (1.0 / scale), -FP8_MAX, FP8_MAX, propagate_nan=tl.PropagateNan.ALL)
+    return x
+
+
+@triton.jit
 def _magnitude(x):
     """|x| as an integer that orders numbers as they are, then inf, then NaN: a maximum of floats would lose a NaN."""
     return tl.abs(x).to(tl.int32, bitcast=True)

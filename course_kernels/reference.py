@@ -368,11 +368,13 @@ def paged_kv_cache_update(
     layout: str = "flash",
     k_scale: float | Tensor | None = None,
     v_scale: float | Tensor | None = None,
+    offsets: Tensor | None = None,
     style: str = "neox",
 ) -> tuple[Tensor | None, Tensor]:
     """k, its first rows turned, and v into the slots of paged caches, none where it is negative; q and k, turned"""
     turned = len(k) if positions is None else len(positions)
     exact = k.double()
+    positions = positions if offsets is None else positions + offsets
     if cos is not None:
         q = None if q is None else rotate_tokens(q, positions, cos, sin, style)
         exact = torch.cat([rotate_tokens(exact[:turned], positions, cos, sin, style), exact[turned:]])
@@ -414,12 +416,14 @@ def mla_bmm_rope_cache(
     cos: Tensor,
     sin: Tensor,
     *,
+    k_scale: float | Tensor | None = None,
     style: str = "neox",
 ) -> Tensor:
     """[q_nope w_uk^T | q_pe turned]; and rows [k_nope | k_pe], the first turned, into their slots of the cache"""
     absorbed = torch.einsum("bhp,hlp->bhl", q_nope.double(), w_uk.double()).to(q_nope.dtype)
     q_pe = rotate_tokens(q_pe, positions, cos, sin, style)
     tokens, keep = len(positions), slot_mapping >= 0
-    k_pe = torch.cat([rotate_tokens(k_pe[:tokens], positions, cos, sin, style), k_pe[tokens:]])
-    kv_cache[slot_mapping[keep].long()] = torch.cat([k_nope, k_pe], dim=-1)[keep]
+    k_pe = torch.cat([rotate_tokens(k_pe[:tokens].double(), positions, cos, sin, style), k_pe[tokens:].double()])
+    rows = torch.cat([k_nope.double(), k_pe], dim=-1)[keep]
+    _storable(kv_cache)[slot_mapping[keep].long()] = _to_cache(rows, kv_cache, k_scale)
     return torch.cat([absorbed, q_pe], dim=-1)

@@ -95,23 +95,30 @@ def rotate_heads(x_ptr, y_ptr, cos, sin, mask, NEOX: tl.constexpr, HALF: tl.cons
 
 
 @triton.jit
+def table_rows_of(positions_ptr, offsets_ptr, offs_t, mask_t, stride_p):
+    """Which row of the tables each token takes: its position, plus its offset if there are any."""
+    row = tl.load(positions_ptr + offs_t * stride_p, mask=mask_t, other=0).to(tl.int64)
+    if offsets_ptr is not None:
+        row += tl.load(offsets_ptr + offs_t, mask=mask_t, other=0).to(tl.int64)
+    return row
+
+
+@triton.jit
 def turn_tokens(
-    x_ptr, y_ptr, cos_ptr, sin_ptr, positions_ptr, mask_t, mask, table_rows,
+    x_ptr, y_ptr, cos_ptr, sin_ptr, row, mask, table_rows,
     NEOX: tl.constexpr, HALF: tl.constexpr, BLOCK_P: tl.constexpr,
 ):  # fmt: skip
-    """A tile of heads, turned to their tokens' positions. positions_ptr: (BLOCK_T, 1, 1); the rest: `rotate_heads`."""
-    row = tl.load(positions_ptr, mask=mask_t, other=0).to(tl.int64)
+    """A tile of heads, turned by their tokens' rows of the tables. row: (BLOCK_T, 1, 1); the rest: `rotate_heads`."""
     cos, sin = load_angles(cos_ptr, sin_ptr, row, table_rows, HALF, BLOCK_P)
     rotate_heads(x_ptr, y_ptr, cos, sin, mask, NEOX, HALF, BLOCK_P)
 
 
 @triton.jit
 def load_turned(
-    x_ptr, cos_ptr, sin_ptr, positions_ptr, mask_turned, mask, table_rows,
+    x_ptr, cos_ptr, sin_ptr, row, mask_turned, mask, table_rows,
     NEOX: tl.constexpr, HALF: tl.constexpr, BLOCK_P: tl.constexpr,
 ):  # fmt: skip
-    """As `load_pairs`, turned to the position of their token where mask_turned, (BLOCK_T, 1, 1), says so."""
-    row = tl.load(positions_ptr, mask=mask_turned, other=0).to(tl.int64)
+    """As `load_pairs`, turned by their token's row of the tables where mask_turned, (BLOCK_T, 1, 1), says so."""
     cos, sin = load_angles(cos_ptr, sin_ptr, row, table_rows, HALF, BLOCK_P)
     a, b = load_pairs(x_ptr, mask, NEOX, HALF, BLOCK_P)
     turned_a, turned_b = rotate(a, b, cos, sin)

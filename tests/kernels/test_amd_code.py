@@ -304,19 +304,26 @@ def test_attention(recorded, head_dim, dtype, backward):
     check_dots(recorded, dtype)
 
 
-def launch_mla(tokens: int, rows: int, dtype: torch.dtype, style: str) -> None:
+def launch_mla(tokens: int, rows: int, dtype: torch.dtype, style: str, cache_dtype: torch.dtype | None = None) -> None:
     """Launch the MLA kernel for a layer of DeepSeek-V3 on one of eight GPUs: tokens that decode, and a prompt's."""
     q, k = (torch.empty(count, heads, 576, dtype=dtype) for count, heads in ((tokens, 16), (rows, 1)))
     w_uk, cos = torch.empty(16, 512, 128, dtype=dtype), torch.empty(4096, 32)
     slots = torch.empty(rows, dtype=torch.int64)
     parts = q[..., :128], w_uk, q[..., 512:], k[..., :512], k[..., 512:]
-    mla.mla_forward(*parts, torch.empty(9999, 1, 576, dtype=dtype), slots, slots[:tokens], cos, cos, style)
+    cache, scale = torch.empty(9999, 1, 576, dtype=cache_dtype or dtype), torch.empty(1) if cache_dtype else None
+    mla.mla_forward(*parts, cache, slots, slots[:tokens], cos, cos, style, scale)
 
 
 @pytest.mark.parametrize(("tokens", "rows"), [(32, 32), (256, 4096)], ids=["decoding", "with a prompt"])
 def test_mla(recorded, tokens, rows):
     """A program that caches one row has fewer pairs to turn than threads."""
     launch_mla(tokens, rows, torch.bfloat16, "gptj")
+    check_dots(recorded, torch.bfloat16, only_tiles=False)
+
+
+@pytest.mark.parametrize("recorded", ["gfx942", "gfx950", "gfx1201"], indirect=True)  # those that have fp8
+def test_mla_with_a_cache_of_fp8(recorded):
+    launch_mla(256, 4096, torch.bfloat16, "neox", quant.fp8_dtype(recorded.arch))
     check_dots(recorded, torch.bfloat16, only_tiles=False)
 
 

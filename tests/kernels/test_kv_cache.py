@@ -222,6 +222,50 @@ def test_without_angles_nothing_is_turned(layout, with_q, with_positions, dtype,
     assert_caches(caches, before, k.double(), v, slots, layout)
 
 
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("style", STYLES)
+def test_offsets_are_added_to_the_positions_and_leave_the_slots(style, layout, dtype, device, small_gpu):
+    """A draft of speculative decoding: its tokens stand further on than their positions in the batch say."""
+    args = paged_arguments(device, layout)
+    for name in ("q", "k", "v", "k_cache", "v_cache"):
+        args[name] = args[name].to(dtype)
+    if layout == "packed":
+        args["k_cache"], args["v_cache"] = pages(5, 4, args["k"].shape[1], args["k"].shape[2], dtype, device, layout)
+    same = {name: x.clone() if isinstance(x, torch.Tensor) else x for name, x in args.items()}
+    offsets = (torch.arange(len(args["positions"])) % 3 - 1).to(device, torch.int32)
+    args["positions"] = args["positions"].clamp(min=1, max=3)
+    same["positions"] = args["positions"] + offsets
+    got, want = (
+        run("paged_kv_cache_update", **args, offsets=offsets, style=style),
+        run("paged_kv_cache_update", **same, style=style),
+    )
+    for a, b in zip((*got, args["k_cache"], args["v_cache"]), (*want, same["k_cache"], same["v_cache"]), strict=True):
+        assert torch.equal(bits(a), bits(b))
+    with course_kernels.use_backend("torch"):
+        slow = course_kernels.paged_kv_cache_update(**args, offsets=offsets, style=style)
+    assert_close(got[0], slow[0], TOLERANCE[dtype])
+
+
+@pytest.mark.parametrize(
+    ("error", "message", "change"),
+    [
+        (TypeError, "offsets must be int32 or int64", lambda a: {"offsets": a["positions"].float()}),
+        (ValueError, "offsets must have shape", lambda a: {"offsets": a["positions"][1:]}),
+        (
+            ValueError,
+            "offsets are added to the positions",
+            lambda a: {"offsets": a["positions"], "cos": None, "sin": None},
+        ),
+        (ValueError, r"positions\[0\] is", lambda a: {"offsets": a["positions"] + 10**6}),
+    ],
+)
+def test_bad_offsets_are_named(error, message, change, device, no_launch, monkeypatch):
+    monkeypatch.setenv("COURSE_KERNELS_CHECKS", "1")
+    args = paged_arguments(device)
+    with pytest.raises(error, match=message):
+        course_kernels.paged_kv_cache_update(**{**args, **change(args)})
+
+
 def test_keys_alone_can_be_turned(device):
     _, k, v = heads((2, 3), (4, 2), 16, device=device)
     (cos, sin), positions = tables(device, 16), torch.tensor([[0, 7, 3], [1, 2, 3]], device=device)

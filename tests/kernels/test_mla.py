@@ -158,6 +158,41 @@ def test_what_is_not_finite_stays_where_it_is(style, device, small_gpu):
     assert sorted(where) == [[0, 0, 3], [3, 0, 0], [3, 0, 24 + 5], [6, 0, 24 + 1]]
 
 
+# ---- a cache of fp8 ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("scale", [0.02, torch.tensor([0.05])], ids=["number", "tensor"])
+def test_a_latent_cache_of_fp8_holds_what_was_divided_by_the_scale(scale, fp8, dtype, device, small_gpu):
+    args = inputs(device, dtype, tokens=3, rows=7)
+    wide = run("mla_bmm_rope_cache", **{**args, "kv_cache": args["kv_cache"].clone()})
+    args["kv_cache"] = torch.full(args["kv_cache"].shape, 1.5, device=device).to(fp8)
+    expected = args["kv_cache"].clone()
+    scale = scale.to(device) if isinstance(scale, torch.Tensor) else scale
+    out = run("mla_bmm_rope_cache", **args, k_scale=scale)
+    assert torch.equal(out, wide), "queries do not depend on the cache"
+    reference.mla_bmm_rope_cache(**{**args, "kv_cache": expected}, k_scale=scale)
+    got, want = args["kv_cache"].float(), expected.float()
+    ulp = torch.maximum(want.abs() / 8, torch.tensor(2.0**-9, device=device))
+    assert ((got - want).abs() <= ulp).all() and (got == want).float().mean() > 0.99
+    exact = torch.cat([args["k_nope"], args["k_pe"]], dim=-1)[3:].double()  # rows that nobody turns
+    written = args["kv_cache"][args["slot_mapping"][3:]].double() if device == "cuda" else got[args["slot_mapping"][3:]]
+    limit = torch.finfo(fp8).max * float(scale)
+    assert ((written * float(scale) - exact.clamp(-limit, limit)).abs() <= exact.abs() / 16 + 2.0**-9).all()
+
+
+@pytest.mark.parametrize("backend", ["torch", "auto"])
+def test_scales_and_caches_of_fp8_belong_together(backend, device, no_launch):
+    args = inputs(device)
+    with course_kernels.use_backend(backend):
+        with pytest.raises(TypeError, match="k_scale belongs to a cache of fp8, got one of torch.float32"):
+            course_kernels.mla_bmm_rope_cache(**args, k_scale=1.0)
+        args["kv_cache"] = args["kv_cache"].to(course_kernels.fp8_dtype())
+        with pytest.raises(TypeError, match="or of fp8 with a k_scale, got torch.float8"):
+            course_kernels.mla_bmm_rope_cache(**args)
+        with pytest.raises(ValueError, match="k_scale must be finite and above 0, got -1.0"):
+            course_kernels.mla_bmm_rope_cache(**args, k_scale=-1)
+
+
 # ---- what holds for all --------------------------------------------------------------------------------------------
 
 
