@@ -10,6 +10,7 @@ import pytest
 from typer.main import get_command
 
 from course_lab.cli import app
+from gfxlab.cli import app as instruments
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = ("README.md", "CONTRIBUTING.md", "environment.yml", ".devcontainer/devcontainer.json", ".ci/run")
@@ -37,6 +38,23 @@ def test_the_course_commands_exist(document):
     commands = set(get_command(app).commands)
     named = set(re.findall(r"(?:^|[`#] ?|    |course_lab )course ([a-z]+)", text(document), re.MULTILINE))
     assert named <= commands
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_the_commands_of_gfxlab_exist(document):
+    named = set(re.findall(r"(?:^|[`#] ?|    )gfxlab ([a-z]+)", text(document), re.MULTILINE))
+    assert named <= set(get_command(instruments).commands)
+
+
+def test_the_map_of_contributing_names_what_is_there():
+    """Each path in the table and in the followed launch, with what its braces and stars stand for."""
+    rooms = re.findall(r"`((?:course_|gfxlab|tests|benchmarks|scripts)[\w/.*{},]*)`", text("CONTRIBUTING.md"))
+    assert len(rooms) > 40
+    for room in rooms:
+        before, brace, rest = room.partition("{")
+        names, _, after = rest.partition("}")
+        for path in [before + name + after for name in names.split(",")] if brace else [room]:
+            assert list(ROOT.glob(path.rstrip("/"))), path
 
 
 def test_make_help_lists_every_target():
