@@ -8,7 +8,7 @@ from collections.abc import Callable
 import torch
 from torch import Generator, Tensor
 
-from course_lab.authoring.spread import spread
+from course_lab.authoring.far_rows import spread
 
 FAR = 1 << 30  # rows this many elements apart: row 2 and its offset need more than 32 bits
 

@@ -115,7 +115,9 @@ def test_no_package_hides_a_module_of_its_own_behind_a_function():
         if path.name == "__init__.py" and floor(package) != KERNELS_BY_CONTRACT:
             froms = [node for node in tree(package).body if isinstance(node, ast.ImportFrom)]
             names = {alias.asname or alias.name: node.module for node in froms for alias in node.names}
-            hidden += [f"{package}.{n}" for n, home in names.items() if f"{package}.{n}" in modules() and home != package]
+            hidden += [
+                f"{package}.{n}" for n, home in names.items() if f"{package}.{n}" in modules() and home != package
+            ]
     assert not hidden
 
 

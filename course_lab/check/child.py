@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from course_lab.authoring.spread import is_spread
+from course_lab.authoring.far_rows import is_spread
 from course_lab.check import answer, guard
 from course_lab.check.evidence import Evidence
 from course_lab.check.protocol import Change, Definition, Job, Problem, Seen, read, wire

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 
 from course_lab.authoring.exercise import Exercise
-from course_lab.authoring.spread import is_spread
+from course_lab.authoring.far_rows import is_spread
 from course_lab.check import answer
 from course_lab.check.protocol import RaceSeen
 from course_lab.check.sentences import Diagnosis, diagnosis, plain_exception

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from course_lab.authoring.spread import untouched
+from course_lab.authoring.far_rows import untouched
 from course_lab.check.protocol import Event, FaultSeen, LaunchSeen, Loads, Overlap, Program
 from course_lab.check.races import Races, Touch
 from gfxlab.engine import hooks

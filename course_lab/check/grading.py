@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from course_lab.authoring.exercise import Case, Exercise
-from course_lab.authoring.spread import is_spread
+from course_lab.authoring.far_rows import is_spread
 from course_lab.check import alike, answer, client, instruments, simulated
 from course_lab.check.child import CASE_MARK
 from course_lab.check.client import Attempt

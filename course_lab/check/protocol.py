@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from course_lab.authoring.spread import is_spread, spread
+from course_lab.authoring.far_rows import is_spread, spread
 
 Program = tuple[int, int, int]
 

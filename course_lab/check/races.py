@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from course_lab.authoring.spread import untouched
+from course_lab.authoring.far_rows import untouched
 from course_lab.check.protocol import Program, RaceSeen
 
 _MOST = 64  # pairs of accesses that are looked at in one launch

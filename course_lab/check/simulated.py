@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from course_lab.authoring.spread import is_spread
+from course_lab.authoring.far_rows import is_spread
 from course_lab.check import answer, client
 from course_lab.check.protocol import Job
 from course_lab.check.sentences import Diagnosis, diagnosis

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from course_lab.authoring.exercise import Case, Tolerance
-from course_lab.authoring.spread import is_spread, spread
+from course_lab.authoring.far_rows import is_spread, spread
 from course_lab.check.protocol import Change, Event, LaunchSeen, Seen
 from gfxlab import transport
 from gfxlab.sandbox import Outcome

@@ -3,7 +3,7 @@
 import torch
 
 from course_lab.authoring.exercise import Mutant, Suspect
-from course_lab.authoring.step import case, step
+from course_lab.authoring.lesson_steps import case, step
 
 _MASK = ", mask=mask)"
 

@@ -1,7 +1,7 @@
 """The short exercises inside lesson 01."""
 
 from course_lab.authoring.exercise import Mutant, Suspect
-from course_lab.authoring.step import case, step
+from course_lab.authoring.lesson_steps import case, step
 
 STEPS = (
     step(

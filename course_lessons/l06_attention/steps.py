@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from course_lab.authoring.exercise import Mutant, Suspect
-from course_lab.authoring.step import case, step
+from course_lab.authoring.lesson_steps import case, step
 
 
 def _merged(m1: Tensor, l1: Tensor, m2: Tensor, l2: Tensor) -> tuple[Tensor, Tensor]:

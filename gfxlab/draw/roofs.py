@@ -5,18 +5,32 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from gfxlab import engines, hardware
 from gfxlab.draw import svg
 from gfxlab.units import format_seconds
 
-if TYPE_CHECKING:
-    from course_lab.bench import Measurement
-    from gfxlab.code.work import Work
-
 _LEFT, _RIGHT, _TOP, _PLOT_HEIGHT = 62, 20, 44, 270
 _NUMBER = 14  # pixels that the number of a point takes above it
+
+
+class Work(Protocol):
+    """Bytes and FLOPs of a launch, as an AMD report counts them."""
+
+    bytes: float
+    matrix: float
+    vector: float
+    unit: str
+
+
+class Measurement(Protocol):
+    """A figure of a benchmark: seconds of one call, and what it moves and computes where that is known."""
+
+    name: str
+    seconds: float
+    bytes: float | None
+    flops: float | None
 
 
 @dataclass(frozen=True)

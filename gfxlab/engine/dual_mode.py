@@ -159,7 +159,7 @@ def _belongs_on_cpu(args: tuple, kwargs: dict) -> bool:
 
 def _device_call(self, *args, **kwargs):
     """A device function (or `tl.sum`, `tl.zeros`, ...) called from a kernel that is being interpreted."""
-    if hooks._state.launch is None:
+    if not hooks.is_launching():
         return _stock_call(self, *args, **kwargs)
     return _interpreted(self.fn)(*args, **kwargs)
 

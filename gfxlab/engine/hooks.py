@@ -157,6 +157,11 @@ def unseen() -> str:
     return _state.unseen
 
 
+def is_launching() -> bool:
+    """True while a kernel is being interpreted."""
+    return _state.launch is not None
+
+
 def launches() -> int:
     """How many interpreted launches this process has made."""
     return _state.launches

@@ -9,7 +9,7 @@ import torch
 from small_exercises import COPY, DOUBLE, DOUBLE_SOLUTION, DOUBLE_STUB, HINTS, IN_PLACE, IN_PLACE_SOLUTION, SOLUTIONS
 
 from course_lab.authoring.exercise import Case, Exercise, Tolerance
-from course_lab.authoring.spread import spread
+from course_lab.authoring.far_rows import spread
 from course_lab.check import ExerciseFailed, Report, client, grade, grading
 from gfxlab.engines import Gpu
 

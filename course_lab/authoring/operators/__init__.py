@@ -8,6 +8,6 @@ is one kind of mistake, applied wherever it fits; `course mutants --generate` gr
 counterfactuals: an answer with the numbers of one of them most likely makes its mistake.
 """
 
-from course_lab.authoring.operators.generate import OPERATORS, Generated, generate
+from course_lab.authoring.operators.generation import OPERATORS, Generated, generate
 
 __all__ = ["OPERATORS", "Generated", "generate"]

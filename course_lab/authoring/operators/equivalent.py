@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from course_lab.authoring.operators.generate import Generated
+from course_lab.authoring.operators.generation import Generated
 
 
 @dataclass(frozen=True)

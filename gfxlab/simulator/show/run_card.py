@@ -6,7 +6,8 @@ import textwrap
 from collections.abc import Iterator
 
 from gfxlab import style
-from gfxlab.simulator.show.run import Line, Moved, Run
+from gfxlab.programs import format_grid
+from gfxlab.simulator.show.counted import Counted, Line, Moved
 from gfxlab.simulator.watch import traffic
 from gfxlab.tables import Table
 from gfxlab.units import format_bytes
@@ -19,12 +20,11 @@ _MUCH = 0.1  # of all instructions
 _WIDE = 72  # characters of a source line
 
 
-def _title(run: Run) -> str:
-    sizes = [n for n in run.grid if n > 1] or [1]
-    return f"{run.compiled.name} on {run.program.arch}, grid {' x '.join(map(str, sizes))}"
+def _title(run: Counted) -> str:
+    return f"{run.compiled.name} on {run.program.arch}, grid {format_grid(run.grid)}"
 
 
-def _rows(run: Run) -> dict[str, str]:
+def _rows(run: Counted) -> dict[str, str]:
     total = run.instructions
     rows = {
         "wave-instructions": f"{total:,}",
@@ -67,34 +67,43 @@ def _cells(line: Line) -> tuple[str, ...]:
     )
 
 
-def _lines(run: Run) -> Table:
+def _lines(run: Counted) -> Table:
     return Table([_cells(line) for line in run.by_line], _HEAD, numbers=_NUMBERS)
 
 
-def table(run: Run) -> str:
+def table(run: Counted) -> str:
     """The kernel's lines with what each did."""
     return _lines(run).text("  ")
 
 
-def text(run: Run) -> str:
+def text(run: Counted) -> str:
     """Everything, as text."""
     rows = _rows(run)
     wide = max(map(len, rows))
     facts = [f"  {key:{wide}}  {value}" for key, value in rows.items()]
-    return "\n".join([_title(run), f"  ({_NOT_TIMED})", *facts, "", table(run), *(f"  ! {n}" for n in run.notes)])
+    return "\n".join([_title(run), f"  ({_NOT_TIMED})", *facts, "", table(run), *(f"  ! {n}" for n in notes(run))])
 
 
-def card(run: Run) -> str:
+def card(run: Counted) -> str:
     """Everything, as an HTML card."""
     body = Table(list(_rows(run).items())).html() + f'<p class="q">{_NOT_TIMED}</p>'
-    return style.card(_title(run), body + _lines(run).html() + style.warnings(run.notes))
+    return style.card(_title(run), body + _lines(run).html() + style.warnings(notes(run)))
 
 
 # ---- what makes it slow ----------------------------------------------------------------------------------------------
 
 
-def slow(run: Run) -> Iterator[str]:
-    """Sentences about what costs time on hardware, most telling first."""
+def notes(run: Counted) -> tuple[str, ...]:
+    """What is wrong, then what is slow."""
+    return run.wrong + slow(run)
+
+
+def slow(run: Counted) -> tuple[str, ...]:
+    """What would cost time on hardware, in sentences, most telling first; empty where bytes were not counted."""
+    return tuple(_slow(run)) if run.profile else ()
+
+
+def _slow(run: Counted) -> Iterator[str]:
     if run.spills.bytes:
         yield (
             f"Registers that did not fit moved {format_bytes(run.spills.bytes)} to memory and back: take smaller "

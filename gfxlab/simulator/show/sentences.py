@@ -9,12 +9,12 @@ import numpy as np
 from gfxlab.code import isa
 from gfxlab.code.explanations import explain
 from gfxlab.simulator.core.program import Decoded, is_control, is_end, is_jump
-from gfxlab.simulator.show.stepper import Frame, Touch
+from gfxlab.simulator.show.steps import Step, Touch
 
 _LINE = 128  # bytes that memory moves together on CDNA
 
 
-def sentence(frame: Frame) -> str:
+def sentence(frame: Step) -> str:
     """One or two sentences for a step of the walk."""
     parts = [
         _meaning(frame),
@@ -25,7 +25,7 @@ def sentence(frame: Frame) -> str:
     return " ".join(part for part in parts if part)
 
 
-def _meaning(frame: Frame) -> str:
+def _meaning(frame: Step) -> str:
     if len(frame.instructions) > 1:
         counts = isa.mix(frame.instructions)
         return f"{len(frame.instructions)} instructions: {', '.join(f'{n} {kind}' for kind, n in counts.items())}."
@@ -85,13 +85,13 @@ def _span(first: np.ndarray, length: int, what: str) -> str:
 # ---- lanes and jumps -------------------------------------------------------------------------------------------------
 
 
-def _lanes(frame: Frame) -> Iterator[str]:
+def _lanes(frame: Step) -> Iterator[str]:
     before, after = int(frame.exec_before.sum()), int(frame.exec_after.sum())
     if (frame.exec_before != frame.exec_after).any():
         yield f"{after} of {len(frame.exec_after)} lanes are on now, {before} were."
 
 
-def _goes_on(frame: Frame) -> Iterator[str]:
+def _goes_on(frame: Step) -> Iterator[str]:
     last = frame.instructions[-1]
     if not is_control(last) or is_end(last) or not is_jump(last) or frame.following is None:
         return

@@ -22,7 +22,6 @@ import numpy as np
 import torch
 
 from gfxlab.bound import Launch, Value, bind
-from gfxlab.programs import format_program
 from gfxlab.simulator.core import launch
 from gfxlab.simulator.core.executor import Executor
 from gfxlab.simulator.core.faults import SimulationError
@@ -31,6 +30,8 @@ from gfxlab.simulator.core.operands import EXEC, M0, NULL, TTMP, VCC, Operand
 from gfxlab.simulator.core.program import Decoded, Program, is_control
 from gfxlab.simulator.core.state import Watcher, Waves
 from gfxlab.simulator.instructions import Target, build
+from gfxlab.simulator.show import sentences, stepper_view
+from gfxlab.simulator.show.steps import Scalar, Step, Steps, Touch, Vector
 from gfxlab.simulator.watch import readings
 
 LIMIT = 5000  # instructions of one wave; a walk that nobody would read to its end
@@ -38,162 +39,36 @@ _NO_RESULT = re.compile(r"ds_(write|store)|\w+_store_|s_cmp|s_bitcmp|v_cmp|s_cbr
 _WAYS = ("instruction", "line")
 
 
-# ---- what a walk is made of ------------------------------------------------------------------------------------------
+# ---- a walk that can be shown ----------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Vector:
-    """A vector register at one step: its bits before and after, uint32 [lane]. `written`: the step wrote it.
-
-    kind: how the instruction takes the bits (`readings.kind_of`).
-    """
-
-    name: str
-    before: np.ndarray
-    after: np.ndarray
-    written: bool
-    kind: str = ""
-
-    @property
-    def changed(self) -> np.ndarray:
-        """The lanes whose value is another now, bool [lane]."""
-        return self.before != self.after
-
-
-@dataclass(frozen=True)
-class Scalar:
-    """A scalar register, or a group of them read as one number. `place`: the tensor it points to, as text, or ""."""
-
-    name: str
-    before: int
-    after: int
-    written: bool
-    place: str = ""
-
-
-@dataclass(frozen=True)
-class Touch:
-    """One access to memory. kind: "load", "store", "atomic"; space: "memory" or "LDS".
-
-    address: int64 [lane], in bytes; active: the lanes that took part; width: bytes a lane. In memory also the tensor,
-    the element of it that each lane begins at, and its dtype.
-    """
-
-    kind: str
-    space: str
-    address: np.ndarray
-    active: np.ndarray
-    width: int
-    tensor: str = ""
-    elements: np.ndarray | None = None
-    dtype: torch.dtype | None = None
-
-
-@dataclass(frozen=True)
-class Frame:
-    """One step of the walk, or with by="line" all steps that follow each other for one line of the kernel.
-
-    exec_before, exec_after, vcc: bool [lane]. scc: the condition bit afterwards. lds: who wrote each word of LDS last
-    (a wave's number, -1 for nobody), where the step touched LDS. following: the index of the instruction executed next.
-    """
-
-    number: int
-    instructions: tuple[Decoded, ...]
-    line: int | None
-    code: str
-    exec_before: np.ndarray
-    exec_after: np.ndarray
-    vcc: np.ndarray
-    scc: bool
-    vectors: tuple[Vector, ...] = ()
-    scalars: tuple[Scalar, ...] = ()
-    touches: tuple[Touch, ...] = ()
-    lds: np.ndarray | None = None
-    following: int | None = None
-
-    @property
-    def instruction(self) -> Decoded:
-        """The (first) instruction of the step."""
-        return self.instructions[0]
-
-    def mentions(self, text: str) -> bool:
-        """Whether the line of the kernel or an instruction of the frame contains this text."""
-        return text in self.code or any(text in instruction.text for instruction in self.instructions)
+class Frame(Step):
+    """A step of the walk, shown as text."""
 
     @cached_property
     def sentence(self) -> str:
         """What happens here, in one or two sentences."""
-        from gfxlab.simulator.show import sentences
-
         return sentences.sentence(self)
 
     def __str__(self) -> str:
-        from gfxlab.simulator.show import stepper_view
-
         return stepper_view.frame_text(self)
 
     __repr__ = __str__
 
 
-@dataclass(frozen=True)
-class Walk(Sequence):
-    """The frames of one wave. `walk[i]` is a frame, `walk[2:5]` and `walk.only(...)` a part of the walk.
-
-    note: what a reader must know, such as the limit that cut the walk or the fault that ended it.
-    """
-
-    name: str
-    arch: str
-    program: tuple[int, int, int]
-    wave: int
-    frames: tuple[Frame, ...]
-    code: tuple[Decoded, ...]
-    note: str = ""
-
-    def __len__(self) -> int:
-        return len(self.frames)
-
-    def __getitem__(self, place):
-        if isinstance(place, slice):
-            return dataclasses.replace(self, frames=self.frames[place])
-        return self.frames[place]
-
-    def __iter__(self) -> Iterator[Frame]:
-        return iter(self.frames)
-
-    def only(self, *texts: str) -> Walk:
-        """The frames whose line of the kernel, or an instruction of theirs, contains one of these texts.
-
-        Raises:
-            ValueError: there are none.
-        """
-        found = tuple(frame for frame in self.frames if any(frame.mentions(text) for text in texts))
-        if not found:
-            said = " or ".join(map(repr, texts))
-            raise ValueError(f"no step of {self.name} comes from a line, or is an instruction, that contains {said}")
-        return dataclasses.replace(self, frames=found)
-
-    @property
-    def title(self) -> str:
-        place = f"program {format_program(self.program)}, wave {self.wave}"
-        return f"{self.name} on {self.arch}: {place}"
+class Walk(Steps):
+    """The frames of one wave, shown as text, as a strip of frames, or with a slider."""
 
     def slider(self) -> Any:
         """An ipywidgets slider over the frames; without ipywidgets the strip of frames that a notebook shows."""
-        from gfxlab.simulator.show import stepper_view
-
         return stepper_view.slider(self)
 
     def __str__(self) -> str:
-        from gfxlab.simulator.show import stepper_view
-
         return stepper_view.walk_text(self)
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        from gfxlab.simulator.show import stepper_view
-
         return stepper_view.walk_html(self)
 
 

@@ -16,7 +16,8 @@ from gfxlab import style
 from gfxlab.draw import frames
 from gfxlab.draw.frames import MOST_FRAMES
 from gfxlab.simulator.core.state import POISON
-from gfxlab.simulator.show.stepper import Frame, Scalar, Vector, Walk
+from gfxlab.simulator.show.sentences import sentence
+from gfxlab.simulator.show.steps import Scalar, Step, Steps, Vector
 from gfxlab.simulator.watch.readings import Reading, read, read_scalar
 
 _MOST_STRIPS = 6
@@ -100,13 +101,13 @@ def _ruler(lanes: int) -> str:
 # ---- what a frame shows ----------------------------------------------------------------------------------------------
 
 
-def _strips(frame: Frame) -> tuple[list[tuple[Vector, Reading]], int]:
+def _strips(frame: Step) -> tuple[list[tuple[Vector, Reading]], int]:
     """The registers worth a strip, and how many are left out."""
     shown = [(vector, read(vector.after, vector.kind)) for vector in frame.vectors[:_MOST_STRIPS]]
     return shown, max(0, len(frame.vectors) - _MOST_STRIPS)
 
 
-def _masks(frame: Frame) -> Iterator[tuple[str, np.ndarray]]:
+def _masks(frame: Step) -> Iterator[tuple[str, np.ndarray]]:
     """EXEC always; VCC where the step has to do with it."""
     yield "EXEC", frame.exec_after
     if any("vcc" in i.text or "_cmp_" in i.text for i in frame.instructions):
@@ -124,24 +125,24 @@ def _scalar_text(scalar: Scalar) -> str:
     return f"{after} ({scalar.place})" if scalar.place else after
 
 
-def _heading(frame: Frame) -> str:
+def _heading(frame: Step) -> str:
     return f"{frame.line:4}  {frame.code}" if frame.line else "   -  (the compiler names no line)"
 
 
 # ---- text ------------------------------------------------------------------------------------------------------------
 
 
-def frame_text(frame: Frame) -> str:
+def frame_text(frame: Step) -> str:
     """One frame with all its registers."""
     lines = [f"step {frame.number}", _heading(frame)]
     lines += [f"      {i.text}" for i in frame.instructions[:_MOST_CODE]]
     lines += _more(len(frame.instructions) - _MOST_CODE, "      ", "instruction")
-    lines.append(f"  {frame.sentence}")
+    lines.append(f"  {sentence(frame)}")
     lines += _state_lines(frame, "  ")
     return "\n".join(lines)
 
 
-def _state_lines(frame: Frame, indent: str) -> Iterator[str]:
+def _state_lines(frame: Step, indent: str) -> Iterator[str]:
     shown, left = _strips(frame)
     for vector, reading in shown:
         mark = "=" if vector.written else " "
@@ -159,7 +160,7 @@ def _more(count: int, indent: str, what: str) -> Iterator[str]:
         yield f"{indent}... and {count} more {what}{'' if count == 1 else 's'}"
 
 
-def walk_text(walk: Walk) -> str:
+def walk_text(walk: Steps) -> str:
     """Every step of the walk: its instruction, what it does, and the registers that it wrote."""
     lines, line = [f"{walk.title}: {len(walk)} steps"], object()
     for frame in walk:
@@ -167,7 +168,7 @@ def walk_text(walk: Walk) -> str:
             lines.append(_heading(frame))
             line = frame.line
         name = frame.instruction.text if len(frame.instructions) == 1 else ""
-        lines.append(f"{frame.number:6}  {name}{'    ' if name else ''}{frame.sentence}")
+        lines.append(f"{frame.number:6}  {name}{'    ' if name else ''}{sentence(frame)}")
         written = [vector for vector in frame.vectors if vector.written][:_MOST_STRIPS]
         for vector in written:
             reading = read(vector.after, vector.kind)
@@ -198,7 +199,7 @@ _CSS = (
 )
 
 
-def walk_html(walk: Walk) -> str:
+def walk_html(walk: Steps) -> str:
     """The frames side by side in a strip that scrolls; without styles they stand one below the other."""
     bodies = [_frame_body(walk, place) for place in range(min(len(walk), MOST_FRAMES))]
     notes = [walk.note] if walk.note else []
@@ -208,21 +209,21 @@ def walk_html(walk: Walk) -> str:
     return style.card(walk.title, strip + style.warnings(notes), _CSS)
 
 
-def _frame_body(walk: Walk, place: int) -> str:
+def _frame_body(walk: Steps, place: int) -> str:
     frame = walk[place]
     return "".join(
         [
             f'<p class="q">step {frame.number} ({place + 1} of {len(walk)})</p>',
             f"<pre>{escape(_heading(frame))}</pre>",
             f"<pre>{_code(walk, frame)}</pre>",
-            f"<p>{escape(frame.sentence)}</p>",
+            f"<p>{escape(sentence(frame))}</p>",
             _lanes_table(frame),
             _lds_map(frame) if frame.lds is not None else "",
         ]
     )
 
 
-def _code(walk: Walk, frame: Frame) -> str:
+def _code(walk: Steps, frame: Step) -> str:
     """The instructions of the frame; of a single one also its neighbours."""
     if len(frame.instructions) > 1:
         shown = [f"<b>{escape(i.text)}</b>" for i in frame.instructions[:_MOST_CODE]]
@@ -234,7 +235,7 @@ def _code(walk: Walk, frame: Frame) -> str:
     )
 
 
-def _lanes_table(frame: Frame) -> str:
+def _lanes_table(frame: Step) -> str:
     shown, left = _strips(frame)
     rows, on = [], frame.exec_before
     for vector, reading in shown:
@@ -260,7 +261,7 @@ def _row(name: str, written: bool, cell: str, words: str) -> str:
     return f'<tr><th class="m">{name}</th><td>{cell}</td><td>{escape(words)}</td></tr>'
 
 
-def _lds_map(frame: Frame) -> str:
+def _lds_map(frame: Step) -> str:
     """LDS as rows of 32 banks: each word in the colour of the wave that wrote it, those touched here with a rim."""
     touched = _touched_words(frame)
     rows = sorted({int(word) // _BANKS for word in touched})[:_MOST_ROWS]
@@ -289,7 +290,7 @@ def _wave_word(wave: int) -> str:
     return f'<span style="color:{colour}">■</span> wave {wave}'
 
 
-def _touched_words(frame: Frame) -> np.ndarray:
+def _touched_words(frame: Step) -> np.ndarray:
     found = [
         (touch.address[touch.active] + place) // 4
         for touch in frame.touches
@@ -303,7 +304,7 @@ def _touched_words(frame: Frame) -> np.ndarray:
 # ---- the slider ------------------------------------------------------------------------------------------------------
 
 
-def slider(walk: Walk) -> Any:
+def slider(walk: Steps) -> Any:
     """A slider over the frames; the walk itself, which shows its strip of frames, where ipywidgets is missing."""
 
     def page(place: int) -> str:
