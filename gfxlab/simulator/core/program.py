@@ -183,34 +183,42 @@ def _with_words_around(instructions: tuple[Decoded, ...]) -> tuple[Decoded, ...]
     return tuple(replace(one, reaches_beyond=True) if around(one) else one for one in instructions)
 
 
-_RELATIVE = re.compile(r"(.+)@rel32@(lo|hi)\+\d+")
+_RELATIVE = re.compile(r"(.+)@rel32@(lo|hi)([+-]\d+)")
 
 
 def _relocated(instructions: Iterable[Decoded], addresses: dict[str, int]) -> Iterator[Decoded]:
     """Operands that name an object of the program become the distance to it from the last s_getpc into these registers.
 
+    The number behind the name counts from the operand itself: `table@rel32@lo+40` in the instruction behind s_getpc, its
+    operand 4 bytes on, means the byte 36 of the table.
+
     Raises:
         ValueError: the program names an object that it does not hold.
     """
     base: dict[int, int] = {}
+    passed = 0  # bytes since the last s_getpc; an operand that names an object takes 4 more
     for instruction in instructions:
+        named = [_RELATIVE.fullmatch(operand.text) for operand in instruction.operands]
         if instruction.mnemonic == "s_getpc_b64":
             base[instruction.operands[0].index] = constants.code_address(instruction.index + 1)
-        named = [_RELATIVE.fullmatch(operand.text) for operand in instruction.operands]
-        if any(named):
-            read = [
-                _distance(instruction, o, f, base, addresses) if f else o for o, f in zip(instruction.operands, named)
-            ]
+            passed = -4
+        elif any(named):
+            pairs = zip(instruction.operands, named)
+            read = [_distance(instruction, o, f, base, addresses, passed + 4) if f else o for o, f in pairs]
             instruction = replace(instruction, operands=tuple(read))
+        passed += 8 if any(named) else 4
         yield instruction
 
 
-def _distance(instruction: Decoded, operand: Operand, found: re.Match, base: dict, addresses: dict) -> Operand:
-    name, half = found.groups()
+def _distance(
+    instruction: Decoded, operand: Operand, found: re.Match, base: dict, addresses: dict, place: int
+) -> Operand:
+    """place: of the operand, in bytes behind s_getpc."""
+    name, half, offset = found.groups()
     if name not in addresses:
         raise ValueError(f"`{instruction.text}` names {name}, which the program does not hold")
     high = half == "hi"
-    distance = addresses[name] - base[instruction.operands[0].index - high]
+    distance = addresses[name] + int(offset) - place - base[instruction.operands[0].index - high]
     return replace(operand, file="constant", value=distance >> (32 if high else 0) & 0xFFFFFFFF)
 
 
