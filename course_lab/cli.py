@@ -188,7 +188,10 @@ def report(
 ) -> None:
     """Write one file on this machine, its GPU and how the course runs on it, for you to read and send."""
     from course_lab.doctor import owner_report
+    from gfxlab.cli import unwritable
 
+    if problem := unwritable(output, "--output"):
+        _stop(problem)
     output.write_text(owner_report.as_markdown(owner_report.collect(tests)), encoding="utf-8")
     print(f"Written: {output}. It names hardware and versions, and no user, host or path. Read it before you send it.")
 

@@ -5,6 +5,8 @@ Each subcommand imports its part only when it runs, so that `gfxlab --help` load
 
 from __future__ import annotations
 
+import os
+import re
 import sys
 from importlib import metadata
 from pathlib import Path
@@ -63,6 +65,18 @@ def known(arch: str) -> str:
     if arch not in hardware.LIMITS:
         _stop(f"--arch {arch} is unknown: use one of {', '.join(hardware.LIMITS)}.")
     return arch
+
+
+def unwritable(path: Path, option: str) -> str | None:
+    """A sentence when a file cannot be written there, so that it is said before the work and not after it."""
+    folder = path.absolute().parent
+    if not folder.is_dir():
+        return f"{option} {path}: there is no folder {folder}."
+    if path.is_dir():
+        return f"{option} {path} is a folder: name a file in it."
+    if not os.access(path if path.exists() else folder, os.W_OK):
+        return f"{option} {path}: you may not write there."
+    return None
 
 
 def _say_version(wanted: bool) -> None:
@@ -152,6 +166,8 @@ def trace(
     from gfxlab.simulator.show import script
 
     path, kernel = script.split(target)
+    if html and (problem := unwritable(html, "--html")):
+        _stop(problem)
     gfxlab.enable()
     with gfxlab.trace() as recorded:
         script.execute(path)
@@ -192,15 +208,20 @@ def step(
     """Follow one wave through the machine code of a kernel that FILE launches, step by step."""
     from gfxlab.simulator.show import script
 
+    if by not in ("instruction", "line"):
+        _stop(f"--by {by} is unknown: a step is an instruction or a line.")
     options = {"program": _numbers(program), "wave": wave, "by": by}
     try:
         walk = script.walk(target, known(arch), launch, **options)
+    except script.ScriptError as error:
+        _stop(re.sub(r"\b(wave)=", r"--\1 ", re.sub(r"^program \(", "--program (", str(error))))
+    try:
         walk = walk.only(only) if only else walk
         print(walk if at is None else next(frame for frame in walk if frame.number == at))
     except StopIteration:
         _stop(f"there is no step {at}: this walk has steps {walk[0].number} to {walk[-1].number}.")
     except ValueError as error:
-        _stop(f"{error}")
+        _stop(f"--only {only}: {error}")
 
 
 @app.command()

@@ -65,7 +65,9 @@ class Lesson:
         for folder in self.path.parents:
             if (folder / "pyproject.toml").exists():
                 return folder
-        raise LessonError(f"Lesson {self.name} has no pyproject.toml above {self.path}: build it from a checkout.")
+        raise LessonError(
+            f"Lesson {self.name} is installed without its notebooks: there is no pyproject.toml above {self.path}."
+        )
 
     @cached_property
     def title(self) -> str:

@@ -15,6 +15,7 @@ TRITONS = ("triton", "triton-rocm", "pytorch-triton-rocm", "pytorch-triton")  # 
 LEAST_DISK = 1 << 30
 SHOWN = ("jupyterlab", "nbval", "pytest")
 CPU_INDEX = "https://download.pytorch.org/whl/cpu"
+ROCM_INDEX = "https://download.pytorch.org/whl/rocm7.2"
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,8 @@ def failed(check: str, text: str, fix: str) -> Finding:
 def python(machine: Machine) -> Finding:
     version = ".".join(map(str, machine.python))
     if machine.python < (3, 11):
-        return failed("Python", f"{version} is too old: 3.11 or newer is needed", "make setup PYTHON=python3.12")
+        fix = make(machine, "setup PYTHON=python3.12") if machine.checkout else "python3.12 -m venv NEW, and pip in it"
+        return failed("Python", f"{version} is too old: 3.11 or newer is needed", fix)
     return ok("Python", f"{version} in {machine.prefix}")
 
 
@@ -54,7 +56,7 @@ def platform(machine: Machine) -> Finding:
     name = f"{machine.system} {machine.architecture}{' (WSL2)' if machine.wsl else ''}"
     if machine.system == "Linux" and machine.architecture in ("x86_64", "aarch64"):
         return ok("Platform", name)
-    container = "open the folder in the dev container (.devcontainer/)"
+    container = "open the folder in the dev container (.devcontainer/)" if machine.checkout else "use a Linux container"
     fix = f"wsl --install, then the course inside it; or {container}" if machine.system == "Windows" else container
     return failed("Platform", f"Triton has no wheel for {name}", fix)
 
@@ -93,7 +95,7 @@ def one_triton(machine: Machine) -> Finding | None:
         return None
     versions = " and ".join(f"{name} {machine.packages[name]}" for name in present)
     if machine.made_by_make:
-        fix = "make setup"
+        fix = make(machine, "setup")
     else:
         kept = next((name for name in present if "rocm" in name), present[0])
         others = " ".join(name for name in present if name != kept)
@@ -253,18 +255,35 @@ def out_of_bounds(machine: Machine, name: str, version: str) -> str:
 def change_build(machine: Machine, build: str) -> str:
     """The command that installs another build of PyTorch."""
     if machine.made_by_make:
-        return f"make setup TORCH={build}"
-    return f"make setup TORCH={build}   (a .venv beside this environment; by hand: README.md, Other ways to install)"
+        return make(machine, f"setup TORCH={build}")
+    if machine.checkout:
+        by_hand = "a .venv beside this environment; by hand: README.md, Other ways to install"
+        return f"{make(machine, f'setup TORCH={build}')}   ({by_hand})"
+    index = f" --index-url {ROCM_INDEX}   (the ROCm version that this machine has)" if build == "rocm" else ""
+    return f"{pip(machine)} install --force-reinstall {requirement(machine, 'torch')}{index}"
 
 
 def reinstall(machine: Machine) -> str:
     """The command that puts the present build of PyTorch and its Triton right."""
     if machine.made_by_make:
-        return "rm -r .venv && make setup"
-    if machine.environment.get("CONDA_PREFIX") == machine.prefix:
-        return "conda env update --prune -f environment.yml"
-    wanted = " ".join(f"'{r.name}{r.specifier}'" for r in required(machine, "cpu") if r.name in ("torch", "triton"))
+        again = make(machine, "setup")
+        return f"rm -r {short(machine.prefix) if machine.checkout else '.venv'} && {again}"
+    if machine.checkout and machine.environment.get("CONDA_PREFIX") == machine.prefix:
+        return f"conda env update --prune -f {short(f'{machine.checkout}/environment.yml')}"
+    wanted = " ".join(requirement(machine, name) for name in ("torch", "triton"))
     return f"{pip(machine)} install --force-reinstall {wanted} --extra-index-url {CPU_INDEX}"
+
+
+def requirement(machine: Machine, name: str) -> str:
+    """What the extra `cpu` asks of a package, as a word of a command line."""
+    found = next((r for r in required(machine, "cpu") if r.name == name), None)
+    return f"'{name}{found.specifier}'" if found else name
+
+
+def make(machine: Machine, arguments: str) -> str:
+    """`make` with these arguments, from the folder that the user is in."""
+    here = not machine.checkout or Path(machine.checkout) == Path.cwd()
+    return f"make {arguments}" if here else f"make -C {short(machine.checkout)} {arguments}"
 
 
 def pip(machine: Machine) -> str:

@@ -46,6 +46,7 @@ class Machine:
     kfd_group: str  # the group that may
     nvidia: bool
     free_disk: int
+    checkout: str = ""  # the folder of the course's repository; "" where only its packages are installed
 
     @classmethod
     def here(cls) -> Machine:
@@ -67,7 +68,14 @@ class Machine:
             kfd_group=group_name(kfd.stat().st_gid) if kfd.exists() else "",
             nvidia=Path("/dev/nvidia0").exists() or shutil.which("nvidia-smi") is not None,
             free_disk=shutil.disk_usage(Path.cwd()).free,
+            checkout=checkout(),
         )
+
+
+def checkout() -> str:
+    """The folder of the repository that this package is in; "" where it is installed without one."""
+    root = Path(__file__).resolve().parents[2]
+    return str(root) if (root / "Makefile").exists() else ""
 
 
 def normalised(name: str) -> str:

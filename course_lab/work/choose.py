@@ -9,7 +9,7 @@ from pathlib import Path
 
 from course_lab.authoring import lessons, source
 from course_lab.authoring.exercise import Exercise
-from course_lab.authoring.lessons import Lesson
+from course_lab.authoring.lessons import Lesson, LessonError
 from course_lab.authoring.notebooks import NotebookError, answer_code, answer_number, read_notebook
 from course_lab.journal import events
 from course_lab.work.copies import answer_file, shown
@@ -27,7 +27,10 @@ class Answer:
     @property
     def place(self) -> str:
         """The file as messages show it."""
-        return shown(self.file, self.lesson.root)
+        try:
+            return shown(self.file, self.lesson.root)
+        except LessonError:  # the course is installed without its notebooks
+            return str(self.file)
 
     @property
     def code(self) -> str:

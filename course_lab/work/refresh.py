@@ -68,6 +68,10 @@ def sync(clear: bool = False, take_from: Path | None = None) -> SyncReport:
             if take_from:
                 used += job.attempt(job.take_all, take_from) or 0
             job.provide_settings()
+    if not _roots():
+        report.problems.append(
+            "The course is installed here without its notebooks: get its repository, and run this there."
+        )
     if take_from and not used:
         report.problems.append(f"{take_from} holds no notebook with an answer to an exercise of the course.")
     return report

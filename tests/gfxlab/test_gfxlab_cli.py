@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import linecache
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+
+from gfxlab import user_errors
 
 SCRIPT = """
 import sys
@@ -124,10 +128,13 @@ def test_step_shows_one_step_with_all_that_it_reads(gfxlab, script):
         (("step", "FILE:no_kernel"), "It launches fill_kernel, scale_kernel."),
         (("step", "FILE:fill_kernel", "--launch", "2"), "does not launch fill_kernel 2 times"),
         (("step", "FILE:fill_kernel", "--arch", "gfx1"), "--arch gfx1 is unknown"),
-        (("step", "FILE:fill_kernel", "--program", "4"), "program (4, 0, 0) is not in the grid (1, 1, 1)"),
+        (("step", "FILE:fill_kernel", "--program", "4"), "--program (4, 0, 0) is not in the grid (1, 1, 1)"),
+        (("step", "FILE:fill_kernel", "--wave", "9"), "got --wave 9"),
+        (("step", "FILE:fill_kernel", "--by", "program"), "--by program is unknown"),
+        (("trace", "FILE", "--html", "nowhere/ledger.html"), "--html nowhere/ledger.html: there is no folder"),
         (("step", "FILE:fill_kernel", "--program", "x"), "--program takes a number or three"),
         (("step", "FILE:fill_kernel", "--at", "900"), "there is no step 900: this walk has steps 0 to"),
-        (("step", "FILE:fill_kernel", "--only", "tl.dot"), "contains 'tl.dot'"),
+        (("step", "FILE:fill_kernel", "--only", "tl.dot"), "--only tl.dot: no step"),
     ],
 )
 def test_bad_questions_to_the_simulator_are_answered_in_one_line(gfxlab, script, arguments, expected):
@@ -137,6 +144,46 @@ def test_bad_questions_to_the_simulator_are_answered_in_one_line(gfxlab, script,
     assert error.startswith("gfxlab: ")
     assert expected in error
     assert len(error.splitlines()) == 1
+
+
+WRONG = {
+    "x = 1\ny = x +": "wrong.py, line 2: SyntaxError: ",
+    "def f():\n    return {}['a']\n\nf()": "wrong.py, line 2: KeyError: 'a'",
+    "import json\njson.loads('{')": "wrong.py, line 2: JSONDecodeError: ",
+    "import no_such_module": "wrong.py, line 1: ModuleNotFoundError: No module named 'no_such_module'",
+    "%s\nk[(1,)](x)": "wrong.py, line 10: TypeError: k(x_ptr, N): missing a required argument: 'N'",
+    "%s\nk[(1,)](x, N=3)": "wrong.py, line 6: ",  # a block of 3 elements
+    "%s\nk[(1,)](x, M=2)": "wrong.py, line 10: TypeError: ",
+}
+KERNEL = """import torch, triton
+import triton.language as tl
+
+@triton.jit
+def k(x_ptr, N: tl.constexpr):
+    offs = tl.arange(0, N)
+    tl.store(x_ptr + offs, offs)
+
+x = torch.zeros(4)"""
+
+
+@pytest.mark.parametrize("command", ["trace", "report"])
+@pytest.mark.parametrize("code", WRONG)
+def test_an_error_in_the_users_file_is_one_sentence(gfxlab, tmp_path, command, code):
+    file = tmp_path / "wrong.py"
+    file.write_text(code % KERNEL if "%s" in code else code)
+    status, _, error = gfxlab(command, str(file))
+    assert status == 1 and len(error.splitlines()) == 1
+    assert error.startswith(f"gfxlab: {WRONG[code]}")
+
+
+@pytest.mark.parametrize(("line", "said"), [("1 / 0", None), ("raise ValueError('4 is odd')", "4 is odd")])
+def test_a_defect_of_the_instruments_is_no_fault_of_the_file(monkeypatch, tmp_path, line, said):
+    name = str(Path(user_errors.__file__).with_name("made_up.py"))
+    monkeypatch.setitem(linecache.cache, name, (len(line), None, [line], name))
+    with pytest.raises((ZeroDivisionError, ValueError)) as raised:
+        exec(compile(line, name, "exec"))
+    sentence = user_errors.sentence(raised.value, tmp_path / "mine.py")
+    assert sentence is None if said is None else sentence.endswith(said)
 
 
 def test_the_command_is_a_module_too_and_gives_its_version():

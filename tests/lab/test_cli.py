@@ -192,3 +192,9 @@ def test_both_names_of_the_command_work():
         done = subprocess.run([*command, "--help"], capture_output=True, text=True, timeout=120)
         assert done.returncode == 0
         assert "doctor" in done.stdout
+
+
+def test_a_report_that_cannot_be_written_is_refused_before_the_work(course, monkeypatch):
+    monkeypatch.setattr("course_lab.doctor.owner_report.collect", lambda tests: pytest.fail("the work was begun"))
+    status, _, error = course("report", "--output", "nowhere/report.md")
+    assert status == 1 and error.startswith("course: --output nowhere/report.md: there is no folder ")

@@ -55,6 +55,7 @@ LAPTOP = Machine(
     kfd_group="",
     nvidia=False,
     free_disk=50 << 30,
+    checkout=str(Path.cwd()),
 )
 
 
@@ -106,7 +107,13 @@ SICK = {
     "old python": (machine(python=(3, 10, 2)), "Python", "failed", "3.10.2 is too old", "make setup PYTHON="),
     "macOS": (machine(system="Darwin"), "Platform", "failed", "no wheel for Darwin", "dev container"),
     "Windows": (machine(system="Windows"), "Platform", "failed", "no wheel for Windows", "wsl --install"),
-    "no torch": (machine(probes={"torch": BROKEN_TORCH}), "PyTorch", "failed", "named 'torch'", "rm -r .venv && make"),
+    "no torch": (
+        machine(probes={"torch": BROKEN_TORCH}),
+        "PyTorch",
+        "failed",
+        "named 'torch'",
+        "rm -r /course/.venv && make",
+    ),
     "old torch": (machine(probes={"torch": OLD_TORCH}), "PyTorch", "failed", "range <2.14,>=2.10", "make setup"),
     "CPU build, AMD GPU": (
         machine(kfd=True, kfd_allowed=True),
@@ -191,6 +198,25 @@ def test_conda_users_get_a_conda_command():
         environment={"CONDA_PREFIX": prefix},
     )
     assert find(sick, "Triton").fix == "conda env update --prune -f environment.yml"
+
+
+def test_from_another_folder_the_commands_lead_to_the_checkout():
+    sick = machine(probes={"torch": BROKEN_TORCH}, checkout="/course")
+    assert find(sick, "PyTorch").fix == "rm -r /course/.venv && make -C /course setup"
+    assert find(machine(python=(3, 10, 2), checkout="/course"), "Python").fix.startswith(
+        "make -C /course setup PYTHON="
+    )
+
+
+BROKEN = [{"probes": {"torch": BROKEN_TORCH}}, {"probes": {"triton": BROKEN_TRITON}}]
+
+
+@pytest.mark.parametrize("change", [{"python": (3, 10, 2)}, {"system": "Darwin"}, {"nvidia": True}, *BROKEN])
+def test_where_only_the_packages_are_installed_no_fix_needs_the_repository(change):
+    prefix = "/home/me/env"
+    alone = machine(made_by_make=False, checkout="", prefix=prefix, environment={"CONDA_PREFIX": prefix}, **change)
+    fixes = [finding.fix for finding in doctor.findings(alone) if finding.fix]
+    assert fixes and not any(word in fix for fix in fixes for word in ("make ", ".yml", "README", "devcontainer"))
 
 
 def test_pip_users_get_a_pip_command_within_the_bounds():

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from gfxlab import user_errors
 from gfxlab.bound import Launch
 from gfxlab.engine import dual_mode
 from gfxlab.simulator.context import using
@@ -62,7 +63,7 @@ def walk(target: str, arch: str, launch: int = 1, **options: Any) -> Walk:
     Launches before it are simulated; the file is not run further.
 
     Raises:
-        ScriptError: there is no such file, or it does not launch the kernel so often.
+        ScriptError: there is no such file, it does not launch the kernel so often, or an option asks for what is not.
     """
     path, name = split(target)
     _can_compile()
@@ -73,7 +74,10 @@ def walk(target: str, arch: str, launch: int = 1, **options: Any) -> Walk:
         seen.append(launched.name)
         wanted = seen.count(name) if name else len(seen)
         if wanted == launch and name in ("", seen[-1]):
-            found.append(step_bound(launched, arch, **options))
+            try:
+                found.append(step_bound(launched, arch, **options))
+            except ValueError as error:  # of the options, not of the file
+                raise ScriptError(str(error)) from error
             raise _Found
         simulate_bound(launched, arch, profile=False)
 
@@ -103,9 +107,19 @@ def not_launched(path: Path, kernel: str, others: set[str], launch: int = 1) -> 
 
 
 def execute(path: Path) -> None:
-    """Run a file as `python FILE` does."""
-    with _as_program(path), contextlib.suppress(SystemExit):
-        runpy.run_path(str(path), run_name="__main__")
+    """Run a file as `python FILE` does.
+
+    Raises:
+        ScriptError: the file raised, or launched a kernel wrongly; what an instrument found goes through as it is.
+    """
+    try:
+        with _as_program(path), contextlib.suppress(SystemExit):
+            runpy.run_path(str(path), run_name="__main__")
+    except Exception as error:
+        said = None if type(error).__module__.startswith("gfxlab.") else user_errors.sentence(error, path)
+        if said is None:
+            raise
+        raise ScriptError(said) from error
 
 
 @contextlib.contextmanager
