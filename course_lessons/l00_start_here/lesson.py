@@ -324,8 +324,8 @@ llm.operations()
 #
 # ## How exercises work
 #
-# The exercises are in the folder `exercises/`, one notebook for each lesson. An exercise is one cell that begins with
-# its number:
+# The exercises are in the folder `work/exercises/`, one notebook for each lesson. An exercise is one cell that begins
+# with its number, like the two that you have answered above:
 #
 # ```
 # %%exercise 0.1

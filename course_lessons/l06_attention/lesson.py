@@ -144,7 +144,7 @@ for tokens in (37, 2048, 8192, 131072):
 # for each of 64 lanes, 4 bytes each).
 #
 # In lesson 02 a row that was too long was walked twice. Here each walk means to compute all the scores again. Can it be
-# done in one? First the softmax alone, then one walk, then the two products around it.
+# done in one?
 #
 # ## Rung 1: softmax of a row
 #
@@ -201,7 +201,7 @@ print(f"lowest score in layer 18: {(q18 @ k18.repeat_interleave(3, dim=1).mT / 8
 # are the largest "scores" of the row, and take nearly everything. And scores like that exist: one layer of SmolLM2 has
 # one of -54.
 #
-# Two lessons for testing a softmax: **a row adds up to 1**, and scores far below zero belong in the test.
+# So test that **a row adds up to 1**, with scores far below zero.
 #
 # ## Rung 2: one walk
 #
@@ -835,8 +835,8 @@ frames
 # %% [markdown]
 # Query 28 sees keys 21 to 28. Its tile begins at key 0, since query 16 sees key 9. So in its first block, keys 0 to 15,
 # query 28 sees *nothing*, like all from 23 on. The new maximum is $-\infty$, and `scores - new_max` is $-\infty -
-# (-\infty)$, which is NaN. And NaN times any factor stays NaN. (With a causal mask every query sees key 0, in the very
-# first block. So there it cannot happen.)
+# (-\infty)$, which is NaN. And NaN times any factor stays NaN. (With a causal mask every query sees key 0, in its
+# first block.)
 #
 # ### A repair that hides it (optional)
 #

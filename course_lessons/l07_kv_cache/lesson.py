@@ -1,20 +1,20 @@
 # %% [markdown]
 # # 07 KV cache
 #
-# A model writes one token at a time. For each, it has to look at everything that came before. In this lesson you give
-# it a memory, fill that memory and read it with kernels of your own, and then run the whole step that makes a token on
-# your kernels and the course's: everything that you have written so far meets here.
+# A model writes one token at a time, and looks back at everything that came before. In this lesson you give it a
+# memory, fill and read it with kernels of your own, and then run the whole step that makes a token on your kernels:
+# everything that you have written so far meets here.
 #
 # You need lessons 02 (reductions), 04 (RoPE, heads) and 06 (online softmax). It takes about 50 minutes, without the
-# exercises.
+# exercises. Its short path takes about 20, and ends with a token; the other layouts of a cache are parts of their own.
 #
 # **In doing so, you will learn**
 #
 # - why making a token is limited by memory, and which bytes it moves
-# - how keys and values get into a cache in one launch: contiguous, in pages, packed, in fp8
+# - how keys and values get into a cache in one launch, and into pages
 # - how attention reads pages, and how to share one sequence among many programs
-# - what multi-head latent attention stores instead of keys
-# - what a launch costs, and what it is worth to have a quarter of them
+# - what a whole token takes, when every operation is a kernel of yours
+# - optional: what a launch costs; the packed layout, fp8, and what multi-head latent attention stores instead of keys
 
 # %% tags=["nbval-ignore-output"]
 import torch
@@ -26,11 +26,12 @@ import course_kernels
 import course_lab
 from course_kernels import reference
 from course_lab import bench, model, my_kernel
-from gfxlab import amd_report, draw, engines, hardware, simulator, trace
+from gfxlab import amd_report, draw, engines, hardware, simulator, trace, using
 from gfxlab.tracing import eager
 
 llm = model.load(device="cpu")  # on the CPU, so that every launch below can be watched
 config = llm.config
+generator = torch.Generator().manual_seed(0)
 
 # %% [markdown]
 # ## Where this sits in the model
@@ -52,7 +53,32 @@ print(f"only the new token: {step.flops / 1e9:6.2f} billion operations, {again.f
 # %% [markdown]
 # The longer the text, the greater the difference. It is allowed because an earlier token never looks at a later one:
 # its keys and values stay what they are. So they are kept, for every layer. That is the [**KV cache**](#Glossary).
-#
+
+# %% [markdown] exercise_header="7.a"
+# Put rows into their places: row `i` of `x` goes to row `places[i]` of the cache, which is changed in place. You looked
+# up rows in exercise 1.4; this is the way back.
+
+
+# %% exercise="7.a"
+@triton.jit
+def store_rows_kernel(x_ptr, cache_ptr, places_ptr, N, BLOCK: tl.constexpr):
+    """One program, one row."""
+    token = tl.program_id(0).to(tl.int64)
+    cols = tl.arange(0, BLOCK)
+    mask = cols < N
+    ### BEGIN SOLUTION
+    place = tl.load(places_ptr + token)
+    x = tl.load(x_ptr + token * N + cols, mask=mask)
+    tl.store(cache_ptr + place * N + cols, x, mask=mask)
+    ### END SOLUTION
+
+
+def store_rows(x, cache, places):
+    rows, N = x.shape
+    store_rows_kernel[(rows,)](x, cache, places, N, BLOCK=triton.next_power_of_2(N))
+
+
+# %% [markdown]
 # What is left for one token is small. Is it fast, then? Compare operations with bytes, as in lesson 01:
 
 # %%
@@ -64,10 +90,11 @@ draw.roofline(points, "MI300X", unit="fp32 matrix")
 # %% [markdown]
 # With 100 tokens at once each weight that was read is used 100 times, and the model stands where the two roofs meet.
 # With one token it is used **once**: a multiplication and an addition for four bytes. The [matrix
-# units](05_matmul.ipynb#Glossary) wait for memory. Decode is memory-bound, so only bytes count, and launches. Which
-# bytes?
+# units](05_matmul.ipynb#Glossary) wait for memory. Decode is memory-bound, so only bytes count, and launches.
 #
-# Weights are read once for a whole [**batch**](#Glossary), that is, for all sequences that are decoded together. The
+# ### Which bytes? (optional)
+#
+# Weights are read once for a whole *batch*, that is, for all sequences that are decoded together. The
 # cache is not shared: each sequence reads its own. In bfloat16:
 
 # %%
@@ -83,8 +110,10 @@ draw.bytes_bar(
 
 # %% [markdown]
 # Short and alone, the weights are everything. Long and together, the cache is. A served model lives at the lower end of
-# this picture, which explains most of this lesson: fewer bytes in the cache (grouped heads, and rungs 7 and 8), no
-# space in it wasted (rung 3), and reading it at the speed of memory (rung 5).
+# this picture, which explains most of this lesson: fewer bytes in the cache (grouped heads, fp8, MLA), no space in it
+# wasted (rung 3), and reading it at the speed of memory (rung 5).
+#
+# ### The step in PyTorch
 #
 # The other cost is launches. This is the model as one writes it in PyTorch; `F.scaled_dot_product_attention` is
 # PyTorch's own fused attention:
@@ -159,8 +188,6 @@ print(f"{pytorch.kernels} kernels and {pytorch.bytes / 1e6:.1f} MB for one token
 # | store token $t$ | write row $t$: `KH * D` numbers, side by side |
 # | $q$ of head $h$ | looks at head `h // (QH // KH)` of the rows: [grouped heads](04_rope.ipynb#Glossary) |
 #
-# SmolLM2 has 9 query heads on 3 key/value heads of 64. A row has 192 numbers.
-#
 # ## Rung 1: a row into the cache
 #
 # Take real data: the queries, keys and values of layer 5 while the model reads a prompt of six tokens.
@@ -169,9 +196,12 @@ print(f"{pytorch.kernels} kernels and {pytorch.bytes / 1e6:.1f} MB for one token
 qkv, cos, sin, positions, QH, KH, D = llm.activations("layers.5.rope", prompt)
 print("qkv      ", tuple(qkv.shape), f"in each row {QH} query heads, {KH} key heads, {KH} value heads of {D}")
 print("positions", positions.tolist())
+q, k, v = reference.split_qkv_rope(qkv, cos, sin, positions, QH, KH, D)  # cut and turned by PyTorch, to compare with
 
 # %% [markdown]
-# The naive kernel only stores. One program takes one token, and copies its row of keys and its row of values.
+# ### A kernel that only stores (optional)
+#
+# The naive kernel only stores: yours of 7.a, for keys and values at once.
 #
 # **Predict.** A row has 192 numbers: how long must the block be? And how many programs run when *one* token is decoded?
 
@@ -190,7 +220,6 @@ def append_kernel(k_ptr, v_ptr, k_cache_ptr, v_cache_ptr, places_ptr, WIDTH: tl.
     tl.store(v_cache_ptr + place * WIDTH + cols, v, mask=mask)
 
 
-q, k, v = reference.split_qkv_rope(qkv, cos, sin, positions, QH, KH, D)
 k_cache, v_cache = torch.zeros(8, KH * D), torch.zeros(8, KH * D)  # room for 8 tokens
 with trace() as launch:
     append_kernel[(6,)](k, v, k_cache, v_cache, positions, WIDTH=KH * D, BLOCK=256)
@@ -204,7 +233,8 @@ launch.picture("k_cache_ptr")
 #
 # ## Rung 2: turn and store in one launch
 #
-# What comes before it? Queries and keys are turned. As separate kernels: turn q, turn k, store k and v.
+# For one token, storing a row moves 3 KB, and takes the time of a launch. So let the same launch do what comes before:
+# queries and keys are turned. As separate kernels: turn q, turn k, store k and v.
 #
 # **Predict.** k is read and written by its rotation, then read and written again by the store. How many of these four
 # trips are left if one kernel does it all?
@@ -255,8 +285,7 @@ def rope_cache(qkv, k_cache, v_cache, slots, positions):
 
 # %% [markdown]
 # The kernel reads the angles from row `position` of the tables, and stores to row `slot` of the cache. For now these
-# are the same number. Heads of a language model have a power of two of elements, 64 or 128, so no mask is needed here;
-# the course's kernel has one.
+# are the same number. A head has a power of two of elements, so no mask is needed here.
 
 # %%
 k_cache, v_cache = torch.zeros(6, KH, D), torch.zeros(6, KH, D)
@@ -269,6 +298,8 @@ print("same as PyTorch, up to float32 rounding")
 one.ledger()
 
 # %% [markdown]
+# ### Against separate kernels (optional)
+#
 # Now against the separate kernels of the course, and against PyTorch:
 
 # %% tags=["nbval-ignore-output"]
@@ -296,24 +327,11 @@ draw.bytes_bar(moved, "six tokens of one layer into the cache")
 # ## Rung 3: pages
 #
 # A contiguous cache has a row for every position that a sequence *might* reach. How long a text gets, nobody knows in
-# advance. **Predict.** 64 chats, each may reach 8192 tokens, and they are 100 to 1500 tokens long. What part of the
-# reserved memory holds something?
-
-# %%
-generator = torch.Generator().manual_seed(0)
-lengths = torch.randint(100, 1500, (64,), generator=generator)
-reserved, used = 64 * 8192, int(lengths.sum())
-print(f"reserved: {reserved * token / 1e9:.1f} GB, in use: {used / reserved:.0%}")
-in_pages = int((-(-lengths // 16)).sum()) * 16
-print(f"in pages of 16: {in_pages * token / 1e9:.1f} GB, in use: {used / in_pages:.1%}")
-
-# %% [markdown]
-# Nearly all of it lies idle, and could have served other chats. Kwon and others found 20 to 38 % in use in the systems
-# of their time (*Efficient Memory Management for Large Language Model Serving with PagedAttention*, 2023), and proposed
-# what an operating system does: [**pages**](#Glossary).
+# advance. So most of it lies idle: 20 to 38 % were in use in the systems that Kwon and others looked at (*Efficient
+# Memory Management for Large Language Model Serving with PagedAttention*, 2023). They proposed what an operating system
+# does: [**pages**](#Glossary).
 #
-# - The cache is cut into pages of a few tokens, here 8. (vLLM calls a page a *block*. Triton's blocks
-#   are something else, so this lesson says page; names like `block_table` are kept.)
+# - The cache is cut into pages of a few tokens, here 8. (vLLM says *block*, hence `block_table`.)
 # - A place for one token is a [**slot**](#Glossary). Slot $s$ is place `s % 8` of page `s // 8`.
 # - A sequence gets a page when it needs one, any page that is free. Which pages it has, in order, stands in its row of
 #   the [**block table**](#Glossary).
@@ -322,7 +340,24 @@ print(f"in pages of 16: {in_pages * token / 1e9:.1f} GB, in use: {used / in_page
 # Token 13 of a sequence is in its page number 1, place 5. If the table says that page number 1 is page 6 of the cache,
 # then the slot is 6 · 8 + 5 = 53.
 #
-# Three sequences, of 21, 5 and 12 tokens:
+# ### How much lies idle? (optional)
+#
+# **Predict.** 64 chats, each may reach 8192 tokens, and they are 100 to 1500 tokens long. What part of the
+# reserved memory holds something?
+
+# %%
+lengths = torch.randint(100, 1500, (64,), generator=generator)
+reserved, used = 64 * 8192, int(lengths.sum())
+print(f"reserved: {reserved * token / 1e9:.1f} GB, in use: {used / reserved:.0%}")
+in_pages = int((-(-lengths // 16)).sum()) * 16
+print(f"in pages of 16: {in_pages * token / 1e9:.1f} GB, in use: {used / in_pages:.1%}")
+
+# %% [markdown]
+# Nearly all of it lies idle.
+#
+# ### Three sequences
+#
+# Of 21, 5 and 12 tokens, and pages that are free in no particular order:
 
 # %%
 PAGE = 8
@@ -340,8 +375,33 @@ print(block_table)
 print("slots of sequence 1:", slots[21:26].tolist())
 
 # %% [markdown]
-# What has to change in the kernel? Nothing. A page is 8 rows of the cache side by side, so slot $s$ of all pages
-# together is row $s$. The kernel already stores to the row that it is told. Only the two numbers differ now: the
+# That loop is the host's. Kernels compute slots as well:
+
+# %% [markdown] exercise_header="7.b"
+# Of one sequence: the slot of each of its tokens. `table` holds its pages in order, a page has `PAGE` slots.
+
+
+# %% exercise="7.b"
+@triton.jit
+def slots_kernel(tokens_ptr, table_ptr, slots_ptr, n, PAGE, BLOCK: tl.constexpr):
+    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = offs < n
+    j = tl.load(tokens_ptr + offs, mask=mask, other=0)
+    ### BEGIN SOLUTION
+    page = tl.load(table_ptr + j // PAGE, mask=mask, other=0)
+    tl.store(slots_ptr + offs, page * PAGE + j % PAGE, mask=mask)
+    ### END SOLUTION
+
+
+def slots_of(tokens, table, page):
+    slots = torch.empty_like(tokens)
+    slots_kernel[(triton.cdiv(len(tokens), 64),)](tokens, table, slots, len(tokens), page, BLOCK=64)
+    return slots
+
+
+# %% [markdown]
+# What has to change in the kernel that stores? Nothing. A page is 8 rows of the cache side by side, so slot $s$ of all
+# pages together is row $s$. The kernel already stores to the row that it is told. Only the two numbers differ now: the
 # **position** turns the key, the **slot** says where it goes.
 
 # %%
@@ -375,6 +435,10 @@ draw.paged_cache(launch, "k_cache_ptr", slot_mapping="slots_ptr")
 #
 # So a program takes one key/value head, and all query heads of its group: here 3, in a block of 4. `part` and `parts`
 # you will need in the next rung. Until then there is one part.
+#
+# Four queries are too few for a matrix unit, so the kernel takes a block of **three** dimensions instead of `tl.dot`.
+# It works as with two: `q[:, None, :]` is (heads, 1, D), `k[None, :, :]` is (1, keys, D), their product is (heads,
+# keys, D), and `tl.sum(..., axis=2)` adds up along D, which leaves a score for each head and key.
 
 
 # %%
@@ -451,11 +515,13 @@ print(f"keys: {row.read:,} bytes read, {row.least_read:,} necessary")
 # Once. With a program for each query head it would have been three times; that is what grouped heads buy, *if* the
 # kernel makes use of it.
 #
+# ### With matrix units (optional)
+#
 # The course's kernel does the two products with `tl.dot` instead of `tl.sum`, and takes a block of 16 query heads for
 # it: from there on each of the course's GPUs has an instruction for the [matrix units](05_matmul.ipynb#Glossary). So 13
 # of 16 rows are idle for SmolLM2. That is no loss: the units have time, they wait for the keys.
 #
-# ## Rung 5: one sequence, many programs
+# ## Rung 5: one sequence, many programs (optional)
 #
 # **Predict.** One chat, 8000 tokens, SmolLM2: how many programs does the grid of `decode_kernel` have? How many compute
 # units does an MI300X have?
@@ -498,10 +564,239 @@ print(weights_of_parts[:, 0].numpy().round(2))
 print(f"a plain mean would be off by up to {(o.mean(2) - expected).abs().max():.2f}")
 
 # %% [markdown]
-# As a kernel, this is exercise 7.5. It is a second launch, and it reads the parts back, so parts should not be too
-# many. `course_kernels/launch.py` has the course's rule: as many as fill the GPU, but at least 256 tokens in each.
+# As a kernel, this is exercise 7.5, and you will see it at work below. It is a second launch, and it reads the parts
+# back, so parts should not be too many. `course_kernels/launch.py` has the course's rule: as many as fill the GPU, but
+# at least 256 tokens in each.
 #
-# ## Rung 6: 16 bytes a lane
+# ## The trap: slot -1
+#
+# An engine that serves many chats records the launches of a step once, as a *graph*, which the GPU replays without
+# asking Python. A graph has fixed shapes. If it was recorded for a batch of 4 and only two chats are left, two rows
+# must be [**padding rows**](#Glossary): rows that nobody asked for. They have no token, so they must not be stored
+# anywhere. The custom is to give them **slot -1**. Here is a kernel that stores keys. The cache of all layers is one
+# tensor, as it was allocated, and the kernel is told its layer:
+
+
+# %%
+@triton.jit
+def store_kernel(k_ptr, cache_ptr, slots_ptr, layer, SLOTS: tl.constexpr, WIDTH: tl.constexpr, BLOCK: tl.constexpr):
+    token = tl.program_id(0).to(tl.int64)
+    slot = tl.load(slots_ptr + token)
+    cols = tl.arange(0, BLOCK)
+    mask = cols < WIDTH
+    k = tl.load(k_ptr + token * WIDTH + cols, mask=mask, other=0.0)
+    tl.store(cache_ptr + (layer * SLOTS + slot) * WIDTH + cols, k, mask=mask)
+
+
+def store(kernel, k, cache, slots, layer):
+    kernel[(len(k),)](k, cache, slots, layer, SLOTS=cache.shape[1], WIDTH=cache.shape[2], BLOCK=256)
+
+
+k_all = torch.randn(4, 24, KH * D, generator=generator)  # 4 layers of 24 slots, in use by other chats
+before = k_all.clone()
+new = torch.randn(4, KH * D, generator=generator)  # a batch of 4, of which two are padding
+new_slots = torch.tensor([17, 3, -1, -1])
+store(store_kernel, new, k_all, new_slots, layer=2)
+print("both tokens stored:", torch.equal(k_all[2, [17, 3]], new[:2]))
+print("the other slots of layer 2 untouched:", torch.equal(k_all[2, 4:17], before[2, 4:17]))
+
+# %% [markdown]
+# Looks right, and no guard complained. And yet some other chat now gives strange answers. **Before you read on:** which
+# row did the padding rows overwrite? Here is what changed:
+
+# %%
+for layer, slot in (k_all != before).any(-1).nonzero().tolist():
+    print(f"layer {layer}, slot {slot}")
+
+# %% [markdown]
+# The last slot of the layer *before*. `2 * 24 - 1` is row 47, which is slot 23 of layer 1. Whoever has a token there
+# has lost its key, and that without any error: the memory belongs to the cache. Only in layer 0 the guard would have
+# complained.
+#
+# A slot is data, and data need a mask too:
+
+
+# %%
+@triton.jit
+def careful_kernel(k_ptr, cache_ptr, slots_ptr, layer, SLOTS: tl.constexpr, WIDTH: tl.constexpr, BLOCK: tl.constexpr):
+    token = tl.program_id(0).to(tl.int64)
+    slot = tl.load(slots_ptr + token)
+    cols = tl.arange(0, BLOCK)
+    mask = cols < WIDTH
+    k = tl.load(k_ptr + token * WIDTH + cols, mask=mask, other=0.0)
+    exists = (slot >= 0) & (slot < SLOTS)
+    tl.store(cache_ptr + (layer * SLOTS + slot) * WIDTH + cols, k, mask=mask & exists)
+
+
+k_all = before.clone()
+store(careful_kernel, new, k_all, new_slots, layer=2)
+print("changed:", [tuple(place) for place in (k_all != before).any(-1).nonzero().tolist()])
+
+# %% [markdown]
+# No test without a -1 can find this. (Those of AMD's library aiter for this operation had none when this was written.)
+# Put a -1 into every test, fill the cache before you call the kernel, and compare *all* of it afterwards.
+#
+# ## Swap it in
+#
+# Now the whole step. Each operation gets a kernel:
+#
+# | operation | kernel | yours from |
+# |---|---|---|
+# | embedding | copy a row | 1.4 |
+# | norms, with the addition | row reduction | 2.2, 2.3 |
+# | the four matrices, and the logits | matrix times vector | 7.c, below |
+# | split, RoPE, cache | one launch, rung 2 and 3 | 7.3 |
+# | attention over the pages | rung 4 | 7.4 |
+# | SwiGLU | elementwise | 3.2 |
+# | the most likely token | top-k | |
+#
+# One kernel is missing. For a single token the matrix product of lesson 05 is a matrix times a *vector*: no tile is
+# used twice. So read the weight once, as widely as possible, and add up along its rows. Write it: nearly all bytes of a
+# token then go through a kernel of yours.
+
+# %% [markdown] exercise_header="7.c"
+# `y[0, n] = sum(x[0, k] * weight[n, k])`: a linear layer of one token. `x` is (1, K), the weight (N, K), both
+# contiguous, and K is a multiple of 64. A program has `BLOCK_N` rows of the weight. It walks along K, and keeps a sum
+# for each row and each of its columns in `products`, which it adds up once, at the end.
+
+
+# %% exercise="7.c"
+@triton.jit
+def linear_kernel(x_ptr, w_ptr, y_ptr, N, K: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr):
+    """One program, BLOCK_N rows of the weight (N, K), times the only row of x."""
+    rows = tl.program_id(0).to(tl.int64) * BLOCK_N + tl.arange(0, BLOCK_N)
+    cols = tl.arange(0, BLOCK_K)
+    products = tl.zeros((BLOCK_N, BLOCK_K), tl.float32)
+    for start in range(0, K, BLOCK_K):
+        x = tl.load(x_ptr + start + cols).to(tl.float32)
+        ### BEGIN SOLUTION
+        offs = rows[:, None] * K + (start + cols)[None, :]
+        w = tl.load(w_ptr + offs, mask=(rows < N)[:, None], other=0.0).to(tl.float32)
+        products += w * x[None, :]
+    tl.store(y_ptr + rows, tl.sum(products, axis=1).to(y_ptr.dtype.element_ty), mask=rows < N)
+    ### END SOLUTION
+
+
+def linear(x, weight):
+    """x (1, K) times weight (N, K), K a multiple of 64."""
+    N, K = weight.shape
+    y = x.new_empty(1, N)
+    linear_kernel[(triton.cdiv(N, 512),)](x, weight, y, N, K=K, BLOCK_N=512, BLOCK_K=64)
+    return y
+
+
+# %% [markdown]
+# Everything together. `my_kernel` takes your answers where they have passed, and otherwise the course's kernel or
+# solution. The prompt goes through your attention of exercise 6.4. Then one token, all of it on kernels:
+
+
+# %%
+def rope_and_cache(*arguments):
+    return course_kernels.paged_kv_cache_update(*arguments)[0]
+
+
+def whole_prompt(q, k, v):
+    return course_kernels.flash_attention(q, k, v, causal=True)
+
+
+yours = "1.4", "2.2", "2.3", "3.2", "6.4", "7.3", "7.4", "7.5", "7.c"
+gather_rows, linear, read_prompt = my_kernel("1.4"), my_kernel("7.c"), my_kernel("6.4", whole_prompt)
+rope_and_cache = my_kernel("7.3", rope_and_cache)
+kernels = {
+    "embedding": lambda tokens, weight: gather_rows(weight, tokens),
+    "rms_norm": my_kernel("2.2", course_kernels.rms_norm),
+    "add_rms_norm": my_kernel("2.3", course_kernels.add_rms_norm),
+    "linear": linear,
+    "paged_kv_cache_update": lambda *arguments, style: (rope_and_cache(*arguments), None),
+    "paged_decode_attention": my_kernel("7.4", course_kernels.paged_decode_attention),
+    "silu_and_mul": my_kernel("3.2", course_kernels.silu_and_mul),
+    "topk": course_kernels.topk,
+}
+
+# %%
+cache = llm.new_cache(64, page_size=16)
+with llm.using(attention=lambda q, k, v, causal: read_prompt(q, k, v)):
+    tokens = [llm.next_token(prompt, cache)]
+with llm.using(**kernels):
+    before = engines.launches()
+    tokens.append(llm.next_token(tokens[-1:], cache))
+    launched = engines.launches() - before
+print("One, two, three," + llm.tokenizer.decode(tokens))
+print("same tokens as PyTorch:", tokens == [first, second])
+
+# %% tags=["nbval-ignore-output"]
+from course_lab import journal
+
+print("your kernels:", sum(journal.history(number).solved for number in yours), "of", len(yours))
+
+# %% [markdown]
+# That token was made by kernels: 30 layers, 135 million weights, every number of it. What did it cost?
+
+# %% tags=["nbval-ignore-output"]
+mine = llm.operations(context=len(prompt), page_size=16)
+print(f"{'':12} launches   MB moved")
+print(f"PyTorch      {pytorch.kernels:8} {pytorch.bytes / 1e6:10.1f}")
+print(f"kernels      {launched:8} {mine.bytes / 1e6:10.1f}")
+assert 274 <= launched <= 280 and mine.bytes < pytorch.bytes
+
+# %% [markdown]
+# A quarter of the launches, and nearly the same bytes. (Top-k over 49152 numbers takes three launches.)
+#
+# Be honest about what this shows. In bytes you won nothing for a single short chat: the weights are what they are. You
+# won launches (what those are worth is counted below), a cache in pages, and attention that reads it once. Those pay
+# with many chats and long ones.
+#
+# ### The next token, in parts (optional)
+#
+# The matrices took the interpreter most of that time. So let PyTorch multiply, and go on. This time attention is split
+# in two parts, as in rung 5, and **your** kernel of exercise 7.5 merges them:
+
+# %%
+merge_parts = my_kernel("7.5")
+
+
+def split_attention(q, k_cache, v_cache, block_table, seq_lens, parts=2):
+    (batch, heads, depth), (_, page, kv_heads, _) = q.shape, k_cache.shape
+    o, lse = q.new_empty(batch * heads, parts, depth), q.new_empty(batch * heads, parts)
+    scale = depth**-0.5 * 1.4426950408889634
+    decode_kernel[(batch, kv_heads, parts)](
+        q, k_cache, v_cache, block_table, seq_lens, o, lse, block_table.stride(0), scale,
+        KH=kv_heads, GROUP=heads // kv_heads, D=depth, PAGE=page, BLOCK_H=4, BLOCK_N=4,
+    )  # fmt: skip
+    return merge_parts(o, lse).view(batch, heads, depth)
+
+
+others = {name: kernel for name, kernel in kernels.items() if name != "linear"}
+others["paged_decode_attention"] = split_attention
+with llm.using(**others):
+    tokens.append(llm.next_token(tokens[-1:], cache))
+print("One, two, three," + llm.tokenizer.decode(tokens))
+print("same tokens as PyTorch:", tokens == llm.generate(prompt, max_new_tokens=3, progress=False).tokens)
+
+# %% [markdown]
+# ## Count the launches (optional)
+#
+# What is a launch worth? Hugging Face and AMD measured 4.2 µs on an MI300X for a small fused kernel with a single row
+# to do ([*Creating custom kernels for the AMD MI300*](https://huggingface.co/blog/mi300kernels), 2025). Take that as
+# the price of a launch with next to nothing in it, and compare with the time that the bytes of a token need:
+
+# %% tags=["nbval-ignore-output"]
+python = bench.stored("call").find("bare Triton launch", "rms_norm, 1 x 576").seconds
+kernels = sum(llm.count_calls(page_size=16).values())
+bound = hardware.lower_bound(bytes=weights + 1000 * token, flops=0, gpu="MI300X")
+print(f"PyTorch:    {pytorch.kernels:5} launches, {pytorch.kernels * 4.2e-3:5.2f} ms at 4.2 µs")
+print(f"one each:   {kernels:5} launches, {kernels * 4.2e-3:5.2f} ms")
+print(f"the bytes of a token, 1000 before it: {bound.seconds * 1e3:.2f} ms")
+print(f"and to ask for 274 launches, at {python * 1e6:.0f} µs each: {kernels * python * 1e3:.1f} ms")
+assert kernels == 274 and bound.seconds * 1e3 < 0.1 and 4.2e-6 < python < 1e-4
+
+# %% [markdown]
+# A small model is all [**launch overhead**](#Glossary). With one kernel for each operation of the model, most of
+# PyTorch's time is gone, and still launches cost twenty times what the bytes do. The last line is the other side: what
+# Python needs to ask for them, measured on the host of an NVIDIA H200. Engines therefore do two more things. They fuse
+# further, as in rung 2. And they record a step once, as a graph, which the GPU replays without asking Python.
+#
+# ## 16 bytes a lane: the packed layout (optional)
 #
 # A page so far is `(place, head, D)`: the flash layout. vLLM has another one for keys, the
 # [**packed layout**](#Glossary): `(head, D / x, place, x)`, where `x` numbers are 16 bytes. So 8 of bfloat16. In words:
@@ -509,7 +804,8 @@ print(f"a plain mean would be off by up to {(o.mean(2) - expected).abs().max():.
 # second pieces, and so on.
 #
 # Why would anyone? Let every *lane* own one key. It multiplies and adds up alone, and no sum crosses lanes. Here is
-# that loop, for one page of 64 tokens and one head. The strides say how far the next token is, and the next piece:
+# that loop, for one page of 64 tokens and one head. The strides say how far the next token is, and the next piece.
+# `tl.static_range` is a loop of known length that the compiler writes out, turn after turn:
 
 
 # %%
@@ -570,7 +866,7 @@ draw.cache_lines(range(64), itemsize=16)
 # in which a lane owns a token, and for caches that such kernels must share. `paged_kv_cache_update` writes both;
 # packing is exercise 7.6.
 #
-# ## Rung 7: a cache of fp8
+# ## A cache of fp8 (optional)
 #
 # At long contexts the cache is nearly all that is read. Half the bytes are nearly half the time: store
 # [fp8](03_fused_activations.ipynb#Glossary). A number then has 8 bits, with 3 after the leading one, and goes up to 448
@@ -623,7 +919,7 @@ print(f"largest error: {(restored - k15[0, :9]).abs().max() / k15.abs().max():.1
 # One trap, which lesson 03 told you about: an MI300X has an fp8 of its own (e4m3fnuz, up to 240), an MI355X the one
 # above. The same bits mean half the number there. A cache belongs to the type that wrote it.
 #
-# ## Rung 8: store less, MLA
+# ## Store less: MLA (optional)
 #
 # Grouped heads store a third of the keys. DeepSeek goes further: [**multi-head latent attention**](#Glossary), MLA
 # (*DeepSeek-V2*, 2024). The cache holds no keys at all. It holds one [**latent**](#Glossary) vector $c_j$ for each
@@ -662,6 +958,10 @@ print(f"the same scores; multiplications by w: {many_keys / 1e6:,.0f} million, o
 # to token, stands between the two. So MLA gives position a part of its own. 64 further numbers of a token are turned
 # and stored beside the latent, and each query has 64 to meet them.
 #
+# The names of these parts: `nope` is what has no position (*no positional embedding*), `pe` what is turned. `q_nope` is
+# a head's query, `w_uk` the weight that it absorbs (it would have brought the latent *u*p to *k*eys), `q_pe` its 64
+# turned numbers. `k_nope` is the latent itself, `k_pe` the 64 turned numbers of a token.
+#
 # Before attention can run, a step then has three small jobs: multiply each head's query by its weight, turn 64 numbers
 # of each query, and put latent and turned key into the cache. They need nothing of each other. As separate launches
 # each would be too small for the GPU, so one launch has programs for all three, told apart by their number:
@@ -674,7 +974,7 @@ print(f"the same scores; multiplications by w: {many_keys / 1e6:,.0f} million, o
 # ```
 
 # %%
-B, heads, depth, size, rope_dim = 16, 4, 32, 64, 32
+B, heads, depth, size, rope_dim = 4, 3, 32, 64, 32
 q_nope, q_pe = (torch.randn(B, heads, n, generator=generator) for n in (depth, rope_dim))
 k_nope, k_pe = (torch.randn(B, 1, n, generator=generator) for n in (size, rope_dim))
 w_uk = torch.randn(heads, size, depth, generator=generator)
@@ -690,105 +990,13 @@ print("launches:", len(launch))
 launch.picture("out_ptr")
 
 # %% [markdown]
-# **Look.** 16 tokens of four heads make 64 rows, of 64 + 32 numbers. The first programs write products: each has one
-# head of all tokens, hence every fourth row. The next ones write the turned part behind them. The last ones are not in
-# this picture, because they write the cache. This is *launch fusion*: nothing stays in registers between the jobs, only
-# launches are saved. It is worth it. In vLLM, joining two launches of this kind took 9.39 µs a layer down to 4.74 µs on
-# an MI355X (Kimi K3, [vllm#57640](https://github.com/vllm-project/vllm/pull/57640)).
+# **Look.** 4 tokens of three heads make 12 rows, of 64 + 32 numbers: the absorbed query, then its turned part. The
+# first programs write products: each has one head of all tokens, hence every third row. The next ones write the turned
+# part. The last ones are not in this picture, because they write the cache. This is *launch fusion*: nothing stays in
+# registers between the jobs, only launches are saved. It is worth it. In vLLM, joining two launches of this kind took
+# 9.39 µs a layer down to 4.74 µs on an MI355X (Kimi K3, [vllm#57640](https://github.com/vllm-project/vllm/pull/57640)).
 #
-# ## Rung 9: count the launches
-#
-# What is a launch worth? Hugging Face and AMD measured 4.2 µs on an MI300X for a small fused kernel with a single row
-# to do ([*Creating custom kernels for the AMD MI300*](https://huggingface.co/blog/mi300kernels), 2025). Take that as
-# the price of a launch with next to nothing in it, and compare with the time that the bytes of a token need:
-
-# %% tags=["nbval-ignore-output"]
-python = bench.stored("call").find("bare Triton launch", "rms_norm, 1 x 576").seconds
-kernels = sum(llm.count_calls(page_size=16).values())
-bound = hardware.lower_bound(bytes=weights + 1000 * token, flops=0, gpu="MI300X")
-print(f"PyTorch:    {pytorch.kernels:5} launches, {pytorch.kernels * 4.2e-3:5.2f} ms at 4.2 µs")
-print(f"one each:   {kernels:5} launches, {kernels * 4.2e-3:5.2f} ms")
-print(f"the bytes of a token, 1000 before it: {bound.seconds * 1e3:.2f} ms")
-print(f"and to ask for 274 launches, at {python * 1e6:.0f} µs each: {kernels * python * 1e3:.1f} ms")
-assert kernels == 274 and bound.seconds * 1e3 < 0.1 and 4.2e-6 < python < 1e-4
-
-# %% [markdown]
-# A small model is all [**launch overhead**](#Glossary). With one kernel for each operation of the model, most of
-# PyTorch's time is gone, and still launches cost twenty times what the bytes do. The last line is the other side: what
-# Python needs to ask for them, measured on the host of an NVIDIA H200. Engines therefore do two more things. They fuse
-# further, as you just saw. And they record a step once, as a *graph*, which the GPU replays without asking Python. A
-# graph has fixed shapes. If it was recorded for a batch of 4 and only two chats are left, two rows must be
-# [**padding rows**](#Glossary): rows that nobody asked for. Which brings us to the trap.
-#
-# ## The trap: slot -1
-#
-# Padding rows have no token, so they must not be stored anywhere. The custom is to give them **slot -1**. Here is a
-# kernel that stores keys. The cache of all layers is one tensor, as it was allocated, and the kernel is told its layer:
-
-
-# %%
-@triton.jit
-def store_kernel(k_ptr, cache_ptr, slots_ptr, layer, SLOTS: tl.constexpr, WIDTH: tl.constexpr, BLOCK: tl.constexpr):
-    token = tl.program_id(0).to(tl.int64)
-    slot = tl.load(slots_ptr + token)
-    cols = tl.arange(0, BLOCK)
-    mask = cols < WIDTH
-    k = tl.load(k_ptr + token * WIDTH + cols, mask=mask, other=0.0)
-    tl.store(cache_ptr + (layer * SLOTS + slot) * WIDTH + cols, k, mask=mask)
-
-
-def store(kernel, k, cache, slots, layer):
-    kernel[(len(k),)](k, cache, slots, layer, SLOTS=cache.shape[1], WIDTH=cache.shape[2], BLOCK=256)
-
-
-k_all = torch.randn(4, 24, KH * D, generator=generator)  # 4 layers of 24 slots, in use by other chats
-before = k_all.clone()
-new = torch.randn(4, KH * D, generator=generator)  # a batch of 4, of which two are padding
-new_slots = torch.tensor([17, 3, -1, -1])
-store(store_kernel, new, k_all, new_slots, layer=2)
-print("both tokens stored:", torch.equal(k_all[2, [17, 3]], new[:2]))
-print("the other slots of layer 2 untouched:", torch.equal(k_all[2, 4:17], before[2, 4:17]))
-
-# %% [markdown]
-# Looks right, and no guard complained. And yet some other chat now gives strange answers. **Before you read on:** which
-# row did the padding rows overwrite? Here is what changed:
-
-# %%
-for layer, slot in (k_all != before).any(-1).nonzero().tolist():
-    print(f"layer {layer}, slot {slot}")
-
-# %% [markdown]
-# The last slot of the layer *before*. `2 * 24 - 1` is row 47, which is slot 23 of layer 1. Whoever has a token there
-# has lost its key, and that without any error: the memory belongs to the cache. In layer 0 it would be memory before
-# the cache, and the guard would have said so. In PyTorch, `k_cache[slots] = k` does a third thing: -1 is the *last*
-# slot, and that is overwritten.
-#
-# A slot is data, and data need a mask too:
-
-
-# %%
-@triton.jit
-def careful_kernel(k_ptr, cache_ptr, slots_ptr, layer, SLOTS: tl.constexpr, WIDTH: tl.constexpr, BLOCK: tl.constexpr):
-    token = tl.program_id(0).to(tl.int64)
-    slot = tl.load(slots_ptr + token)
-    cols = tl.arange(0, BLOCK)
-    mask = cols < WIDTH
-    k = tl.load(k_ptr + token * WIDTH + cols, mask=mask, other=0.0)
-    exists = (slot >= 0) & (slot < SLOTS)
-    tl.store(cache_ptr + (layer * SLOTS + slot) * WIDTH + cols, k, mask=mask & exists)
-
-
-k_all = before.clone()
-store(careful_kernel, new, k_all, new_slots, layer=2)
-print("changed:", [tuple(place) for place in (k_all != before).any(-1).nonzero().tolist()])
-
-# %% [markdown]
-# No test without a -1 can find this, and tests without one are common. Those of AMD's own library for this operation,
-# aiter, drew their slots with `randperm` of the number of tokens when this was written: each is valid, and none lies
-# past the first few. Two habits help. Put a -1 into every test. And fill the cache with something before you call the
-# kernel, then compare *all* of it afterwards, not only what was to be written.
-#
-# ## On real hardware
+# ## On real hardware (optional)
 #
 # First, the machine code of the fused kernel of rung 2, in bfloat16, on an MI300X and on a Radeon RX 7900:
 
@@ -824,8 +1032,6 @@ report
 # and multiplied on an MI300X and on a Radeon RX 9070, and at what becomes of the block table in the kernel of rung 4:
 
 # %% tags=["nbval-ignore-output"]
-from course_kernels.paged_attention import paged_decode_kernel
-
 q1 = torch.randn(1, 32, 128, generator=generator).bfloat16()
 page_order = torch.randperm(16, generator=generator).int().view(1, 16)
 length = torch.tensor([250], dtype=torch.int32)
@@ -851,15 +1057,13 @@ listed.listing(only="tl.load(block_table")
 # memory traffic when pages lie about? Let the simulator count lines, once with pages in order and once shuffled:
 
 # %% tags=["nbval-ignore-output"]
-o1, lse1 = torch.empty_like(q1), torch.empty(1, 32, 1)
+lines = []
 for name, order in (("in order", torch.arange(16).int().view(1, 16)), ("shuffled", page_order)):
-    run = simulator.simulate(
-        paged_decode_kernel, (8, 1),
-        (q1, pages, pages, order, length, o1, lse1, 4096, 128, *pages.stride()[:3] * 2, 16, 8, 128**-0.5),
-        BLOCK_SIZE=16, GROUP=4, HEAD_DIM=128, BLOCK_H=16, BLOCK_N=64, BLOCK_D=128, num_warps=4, num_stages=1,
-        arch="gfx942",
-    )  # fmt: skip
-    print(f"{name}: {run.loads.lines:,} lines of 128 bytes, coalescing {run.loads.coalescing:.0%}")
+    with using("gfx942", profile=True) as runs:  # every launch inside runs on a simulated MI300X
+        course_kernels.paged_decode_attention(q1, pages, pages, order, length)
+    lines.append(sum(run.loads.lines for run in runs))
+    print(f"{name}: {lines[-1]:,} lines of 128 bytes, coalescing {runs[0].loads.coalescing:.0%}")
+assert lines[0] == lines[1]
 
 # %% [markdown]
 # None. A token's key of 128 bfloat16 numbers is two whole lines, wherever its page is. Pages cost an instruction, not
@@ -910,9 +1114,10 @@ else:
     print("No GPU here, so nothing is timed.")
 
 # %% [markdown]
-# ## Which implementation runs
 #
-# Soon a whole model will depend on these functions, so know what a call does. Each function of `course_kernels` has two
+# ## Which implementation runs (optional)
+#
+# A whole model depends on these functions, so know what a call does. Each function of `course_kernels` has two
 # implementations: the Triton kernel, and the formula in PyTorch (`reference.py`). The [**backend**](#Glossary) decides:
 #
 # | backend | a call takes |
@@ -963,143 +1168,13 @@ print("same as the model's own MLP;", len(launches), "launch")
 # `RMSNorm`, `LayerNorm`, `SwiGLU` and `RotaryEmbedding` are there. Put them in the place of a model's own layers and
 # load its state dict.
 #
-# ## Swap it in
-#
-# Now the whole step. A token passes through these operations, and each of them gets a kernel:
-#
-# | operation | kernel | yours from |
-# |---|---|---|
-# | embedding | copy a row | 1.4 |
-# | norms, with the addition | row reduction | 2.2, 2.3 |
-# | the four matrices, and the logits | matrix times vector, below | |
-# | split, RoPE, cache | one launch, rung 2 and 3 | 7.3 |
-# | attention over the pages | rung 4 and 5 | 7.4 |
-# | SwiGLU | elementwise | 3.2 |
-# | the most likely token | top-k | |
-#
-# One kernel is missing. For a single token the matrix product of lesson 05 is a matrix times a *vector*: no tile is
-# used twice, and the matrix units have nothing to win. So read the weight once, as widely as possible, and add up along
-# its rows. (The course's `matmul` has a path for this too. It splits the sum over many programs, to fill a GPU. The
-# interpreter pays for each program, and would take minutes for a token; so would your answer to 5.2.)
-
-
-# %%
-@triton.jit
-def linear_kernel(x_ptr, w_ptr, y_ptr, N, K: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr):
-    """One program, BLOCK_N rows of the weight (N, K), times the only row of x."""
-    rows = tl.program_id(0).to(tl.int64) * BLOCK_N + tl.arange(0, BLOCK_N)
-    cols = tl.arange(0, BLOCK_K)
-    w_ptr += rows[:, None] * K + cols[None, :]
-    products = tl.zeros((BLOCK_N, BLOCK_K), tl.float32)
-    for start in range(0, K, BLOCK_K):
-        x = tl.load(x_ptr + start + cols).to(tl.float32)
-        w = tl.load(w_ptr + start, mask=(rows < N)[:, None], other=0.0).to(tl.float32)
-        products += w * x[None, :]
-    tl.store(y_ptr + rows, tl.sum(products, axis=1).to(y_ptr.dtype.element_ty), mask=rows < N)
-
-
-def linear(x, weight):
-    """x (1, K) times weight (N, K), K a multiple of 64."""
-    N, K = weight.shape
-    assert x.shape == (1, K) and K % 64 == 0
-    y = x.new_empty(1, N)
-    linear_kernel[(triton.cdiv(N, 512),)](x, weight, y, N, K=K, BLOCK_N=512, BLOCK_K=64)
-    return y
-
-
-# %% [markdown]
-# And the embedding, which is one row. (`gather_rows` is your answer to 1.4, if there is one.)
-
-
-# %%
-@triton.jit
-def gather_kernel(table_ptr, index_ptr, out_ptr, N, BLOCK: tl.constexpr):
-    row, cols = tl.program_id(0), tl.arange(0, BLOCK)
-    source = tl.load(index_ptr + row).to(tl.int64)
-    x = tl.load(table_ptr + source * N + cols, mask=cols < N, other=0.0)
-    tl.store(out_ptr + row * N + cols, x, mask=cols < N)
-
-
-def gather_rows(table, index):
-    out = table.new_empty(len(index), table.shape[1])
-    gather_kernel[(len(index),)](table, index, out, table.shape[1], BLOCK=triton.next_power_of_2(table.shape[1]))
-    return out
-
-
-gather_rows = my_kernel("1.4", gather_rows)
-
-# %% [markdown]
-# Everything together. The prompt is read by PyTorch. Then one token, all of it on kernels:
-
-
-# %%
-def rope_and_cache(*arguments):
-    return course_kernels.paged_kv_cache_update(*arguments)[0]
-
-
-rope_and_cache = my_kernel("7.3", rope_and_cache)
-kernels = {
-    "embedding": lambda tokens, weight: gather_rows(weight, tokens),
-    "rms_norm": my_kernel("2.2", course_kernels.rms_norm),
-    "add_rms_norm": my_kernel("2.3", course_kernels.add_rms_norm),
-    "linear": linear,
-    "paged_kv_cache_update": lambda *arguments, style: (rope_and_cache(*arguments), None),
-    "paged_decode_attention": my_kernel("7.4", course_kernels.paged_decode_attention),
-    "silu_and_mul": my_kernel("3.2", course_kernels.silu_and_mul),
-    "topk": course_kernels.topk,
-}
-cache = llm.new_cache(64, page_size=16)
-tokens = [llm.next_token(prompt, cache)]
-with llm.using(**kernels):
-    before = engines.launches()
-    tokens.append(llm.next_token(tokens[-1:], cache))
-    launched = engines.launches() - before
-print("One, two, three," + llm.tokenizer.decode(tokens))
-print("same tokens as PyTorch:", tokens == [first, second])
-
-# %% [markdown]
-# That token was made by kernels: 30 layers, 135 million weights, every number of it. PyTorch only allocated memory and
-# kept the books: where the token goes, and which page is next. What did it cost?
-
-# %% tags=["nbval-ignore-output"]
-mine = llm.operations(context=len(prompt), page_size=16)
-print(f"{'':12} launches   MB moved")
-print(f"PyTorch      {pytorch.kernels:8} {pytorch.bytes / 1e6:10.1f}")
-print(f"kernels      {launched:8} {mine.bytes / 1e6:10.1f}")
-assert 274 <= launched <= 280 and mine.bytes < pytorch.bytes
-
-# %% [markdown]
-# A quarter of the launches, and nearly the same bytes. (The 274 calls of the model became two launches
-# more, because top-k over 49152 numbers takes three.)
-#
-# Be honest about what this shows. In bytes you won nothing for a single short chat: the weights are what they are. You
-# won launches. By the estimate of rung 9 they take 1.2 ms on the GPU instead of 5.1, where the bytes need 0.06. But to
-# ask for them one by one took Python 4.5 ms there, so the GPU would wait for Python, and a real engine records the step
-# as a graph. You also have a cache in pages, no space of which lies idle, and attention whose cost is that of reading
-# it. Those pay with many chats and long ones.
-#
-# The matrices took the interpreter most of that time. So let PyTorch multiply, and go on:
-
-# %%
-others = {name: kernel for name, kernel in kernels.items() if name != "linear"}
-with llm.using(**others):
-    tokens.append(llm.next_token(tokens[-1:], cache))
-print("One, two, three," + llm.tokenizer.decode(tokens))
-print("same tokens as PyTorch:", tokens == llm.generate(prompt, max_new_tokens=3, progress=False).tokens)
-
-# %% [markdown]
-# Come back to these cells when you have solved exercises. `my_kernel` then puts your answers in.
-#
 # ## What to read next
 #
 # - The exercises: [`exercises/07_kv_cache.ipynb`](../exercises/07_kv_cache.ipynb). 7.1 stores rows, 7.2 and 7.3 fill
 #   pages, 7.4 is a repair of attention, 7.5 the merge, and 7.6 packs keys in fp8.
-# - The library's versions: `course_kernels/kv_cache.py`, `paged_attention.py`, `mla.py`. You have met every idea in
-#   them; what is new are masks for odd sizes and blocks chosen by the GPU.
-# - vLLM's paper on pages (Kwon and others, 2023), *Flash-Decoding* (Dao and others, 2023), and DeepSeek-V2's report
-#   (2024) for MLA.
 #
-# This is where the path of the course ends: from adding two vectors to a language model that decodes on your kernels.
+# This is where the path of these lessons ends: from adding two vectors to a language model that decodes on your
+# kernels.
 #
 # ### From formula to code
 #
@@ -1121,7 +1196,6 @@ print("same tokens as PyTorch:", tokens == llm.generate(prompt, max_new_tokens=3
 #
 # - **decode**: making tokens one at a time; each is a forward pass over a single token
 # - **KV cache**: the keys and values of all earlier tokens, for each layer
-# - **batch**: the sequences that are decoded together, one token of each at a time
 # - **page**: a few slots of the cache, handed out together; vLLM's *block*
 # - **slot**: the place of one token in the cache
 # - **block table**: for each sequence, its pages in order
