@@ -12,6 +12,7 @@ that the child wrote is ever executed or unpickled.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import faulthandler
 import gc
 import importlib
@@ -34,13 +35,15 @@ from multiprocessing import connection, forkserver
 from pathlib import Path
 from typing import Any
 
-from gfxlab import transport
+from gfxlab import confine, transport
 
 MAX_RESULT = 1 << 30  # bytes of arrays that a child may hand back
 _KEEP_HEAD, _KEEP_TAIL = 48 << 10, 16 << 10  # bytes of a child's output that are kept
 _SPARE = 128 << 20  # memory above the limit, for saying that the limit was reached
+_STANDSTILL = 3.0  # seconds without work, after which a fork server that owes an answer is replaced
 _LINE = re.compile(r'^\s*File "(.*)", line (\d+) in (.*)$', re.MULTILINE)
 _MEANING = {"SIGSEGV": " (it touched memory that is not its own)", "SIGABRT": " (it aborted itself)"}
+_PR_SET_CHILD_SUBREAPER = 36
 _context = multiprocessing.get_context("forkserver")
 _preloaded = ["gfxlab.code.job"]  # with it torch and triton
 _library = threading.Lock()  # multiprocessing looks after all children whenever one starts, in any thread
@@ -53,6 +56,14 @@ class Error:
     type: str
     message: str
     line: int | None = None
+
+
+@dataclass(frozen=True)
+class Confined:
+    """Files that a job may touch, where the kernel has Landlock, besides Python's, the system's and its own folder."""
+
+    read: tuple[str, ...] = ()
+    write: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -102,6 +113,7 @@ def run(
     time_limit: float = 10.0,
     memory_limit: int | None = 4 << 30,
     on_part: Callable[[int], None] | None = None,
+    confined: Confined | None = None,
 ) -> Outcome:
     """Run `job` ("package.module:function") on `payload` in a child process and wait for it.
 
@@ -111,6 +123,7 @@ def run(
         time_limit: seconds of wall-clock time; then the child and all that it started are killed.
         memory_limit: bytes that the child may take beyond what the fork server holds (at most 80 % of what is free);
             None for no limit.
+        confined: which files the job may touch besides Python's and the system's; None for all.
         on_part: called with the number of values that a generator job has yielded so far, each time that it grows.
     """
     started = time.monotonic()
@@ -118,7 +131,7 @@ def run(
         folder = Path(name)
         transport.save(payload, folder / "payload")
         (folder / "work").mkdir()
-        process, reader = _start(job, folder, time_limit, _affordable(memory_limit))
+        process, reader = _start(job, folder, time_limit, _affordable(memory_limit), confined)
         printed = _Printed()
         try:
             finished = _watch(process, reader, printed, time_limit, folder, on_part)
@@ -153,15 +166,15 @@ def _server_environment() -> Iterator[None]:
             os.environ["TRITON_INTERPRET"] = interpret
 
 
-def _start(job: str, folder: Path, time_limit: float, memory_limit: int | None):
+def _start(job: str, folder: Path, time_limit: float, memory_limit: int | None, confined: Confined | None):
     """A running child and the end of the pipe from which its output is read."""
     deadline = time.monotonic() + 5
     while True:
         reader, writer = _context.Pipe(duplex=False)
-        args = (job, str(folder), writer, time_limit, memory_limit)
+        args = (job, str(folder), writer, time_limit, memory_limit, confined)
         process = _context.Process(target=_child, args=args, daemon=True, name="course sandbox")
         try:
-            with _library, _server_environment():
+            with _library, _server_environment(), _server_that_answers():
                 process.start()
             return process, reader
         except (EOFError, OSError) as error:
@@ -173,6 +186,37 @@ def _start(job: str, folder: Path, time_limit: float, memory_limit: int | None):
             time.sleep(0.05)  # it is dying: once it is dead, the library starts another
         finally:
             writer.close()
+
+
+@contextlib.contextmanager
+def _server_that_answers() -> Iterator[None]:
+    """End the fork server if it stands still while it is asked: then the library starts another."""
+    answered = threading.Event()
+    threading.Thread(target=_watch_server, args=(answered,), daemon=True).start()
+    try:
+        yield
+    finally:
+        answered.set()
+
+
+def _watch_server(answered: threading.Event) -> None:
+    still, before = 0, None
+    while not answered.wait(0.5):
+        pid = getattr(forkserver._forkserver, "_forkserver_pid", None)
+        now = _activity(pid) if pid else None
+        still, before = still + 1 if now is not None and now == before else 0, now
+        if still * 0.5 >= _STANDSTILL:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+            return
+
+
+def _activity(pid: int) -> tuple[int, str, int] | None:
+    """The processor time that a process has used, unless it waits for the disk (it may be importing)."""
+    with contextlib.suppress(OSError, IndexError, ValueError):
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return None if fields[0] == "D" else (pid, fields[0], int(fields[11]) + int(fields[12]))
+    return None
 
 
 def _affordable(memory_limit: int | None) -> int | None:
@@ -234,7 +278,12 @@ def _watch(process, reader, printed: _Printed, time_limit: float, folder: Path, 
 
 
 def _end(process) -> None:
-    """Kill the child's process group: whatever it started ends with it."""
+    """End the child, its process group, and (see `_supervise`) whatever else it started."""
+    if process.exitcode is None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(process.pid, signal.SIGTERM)
+        with _library:
+            process.join(2)
     for kill in (lambda: os.killpg(process.pid, signal.SIGKILL), process.kill):
         with contextlib.suppress(ProcessLookupError, PermissionError):
             kill()
@@ -298,9 +347,15 @@ class _ClosedInput(io.TextIOBase):
     read = readline
 
 
-def _child(job: str, folder_name: str, writer, time_limit: float, memory_limit: int | None) -> None:
+def _child(
+    job: str, folder_name: str, writer, time_limit: float, memory_limit: int | None, confined: Confined | None
+) -> None:
     folder = Path(folder_name)
-    os.setsid()  # a process group of its own, so that one kill reaches everything it starts
+    os.setsid()  # a process group of its own, so that one kill reaches nearly everything it starts
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    if worker := os.fork():
+        _supervise(worker)
     stack_file = open(folder / "stack.txt", "w")  # noqa: SIM115  open until the process dies
     _redirect(writer)
     _limit(time_limit, memory_limit)
@@ -310,6 +365,8 @@ def _child(job: str, folder_name: str, writer, time_limit: float, memory_limit: 
     faulthandler.dump_traceback_later(0.9 * time_limit, file=stack_file)
     try:
         payload = transport.load(folder / "payload", limit=1 << 40)
+        if confined:
+            _confine(folder, confined)
         module, _, function = job.partition(":")
         _deliver(getattr(importlib.import_module(module), function)(payload), folder)
         end: dict[str, Any] = {"status": "ok"}
@@ -323,6 +380,51 @@ def _child(job: str, folder_name: str, writer, time_limit: float, memory_limit: 
         with contextlib.suppress(Exception):
             stream.flush()
     os._exit(0)  # the job's threads and exit handlers have no say
+
+
+def _supervise(worker: int) -> None:
+    """Wait for the process that does the job, end all that it leaves behind, and end as it did.
+
+    Orphans come to this process, however they left their group; SIGTERM ends all of them at once.
+    """
+    signal.signal(signal.SIGTERM, lambda *_: (_kill_children(), os._exit(0)))
+    while (ended := os.waitpid(-1, 0))[0] != worker:
+        pass
+    _kill_children()
+    code = os.waitstatus_to_exitcode(ended[1])
+    if code < 0:
+        if -code != signal.SIGKILL:
+            signal.signal(-code, signal.SIG_DFL)
+        os.kill(os.getpid(), -code)
+    os._exit(code)
+
+
+def _kill_children() -> None:
+    """Kill and collect until there is nobody: the children of a killed child become this process's own."""
+    with contextlib.suppress(ChildProcessError):
+        for _ in range(1000):
+            for pid in _children():
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            os.waitpid(-1, 0)
+
+
+def _children() -> list[int]:
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError, IndexError, ValueError):
+            if int(stat.read_text().rpartition(")")[2].split()[1]) == os.getpid():
+                found.append(int(stat.parent.name))
+    return found
+
+
+def _confine(folder: Path, confined: Confined) -> None:
+    os.environ["TMPDIR"], tempfile.tempdir = str(folder / "work"), None
+    write = [folder, *map(Path, confined.write)]
+    for path in write:
+        with contextlib.suppress(OSError):
+            path.mkdir(parents=True, exist_ok=True)
+    confine.confine(write=write, read=map(Path, confined.read))
 
 
 def _deliver(result: Any, folder: Path) -> None:
@@ -353,7 +455,6 @@ def _redirect(writer) -> None:
 
 
 def _limit(time_limit: float, memory_limit: int | None) -> None:
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_FSIZE, (MAX_RESULT, MAX_RESULT))
     signal.setitimer(signal.ITIMER_REAL, time_limit + 5)  # ends this process even when its parent has died
     if memory_limit is not None:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import ast
 import builtins
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import reduce
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 import triton
 import triton.language as tl
+from triton.runtime.interpreter import TensorHandle
 
 NAME = "_course_operators"  # under this name the module stands in the globals of an interpreted kernel
 
@@ -84,6 +85,18 @@ def maximum(*values: Any) -> Any:
     return reduce(tl.maximum, values) if builtins.any(map(_is_tensor, values)) else builtins.max(*values)
 
 
+def loop(*bounds: Any, step: Any = None, **_: Any) -> Iterator[tl.tensor]:
+    """`for i in range(...)`: compiled, i is a scalar of the kernel, which has `.to()` and wraps, no number of Python's.
+
+    Bounds and step as those of `range`, and what `tl.range` takes besides.
+    """
+    given = [*bounds, step] if step is not None else list(bounds)
+    wide = builtins.any(_is_tensor(bound) and bound.dtype.primitive_bitwidth == 64 for bound in given)
+    kind, number = (tl.int64, np.int64) if wide else (tl.int32, np.int32)
+    for value in builtins.range(*(int(getattr(bound, "value", bound)) for bound in given)):
+        yield tl.tensor(TensorHandle(np.array([value], np.int64).astype(number), kind), kind)
+
+
 def truth(tensor: tl.tensor) -> bool:
     """The truth value of a scalar.
 
@@ -140,6 +153,14 @@ class _Rewriter(ast.NodeTransformer):
     def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.expr:
         self.generic_visit(node)
         return self._call(node, "negation", [node.operand]) if isinstance(node.op, ast.Not) else node
+
+    def visit_For(self, node: ast.For) -> ast.For:
+        self.generic_visit(node)
+        call = node.iter
+        if isinstance(call, ast.Call) and "range" in (getattr(call.func, "id", ""), getattr(call.func, "attr", "")):
+            loop = ast.Attribute(ast.Name(NAME, ast.Load()), "loop", ast.Load())
+            call.func = ast.fix_missing_locations(ast.copy_location(loop, call.func))
+        return node
 
     def visit_Call(self, node: ast.Call) -> ast.Call:
         self.generic_visit(node)

@@ -32,8 +32,13 @@ def surroundings(payload):
         "gpu_touched": torch.cuda.is_initialized(),
         "core": resource.getrlimit(resource.RLIMIT_CORE)[0],
         "main": getattr(sys.modules["__main__"], "__file__", None),
-        "server": os.getppid(),
+        "server": server(),
     }
+
+
+def server():
+    """This process's parent supervises it; that one's parent is the fork server."""
+    return int(Path(f"/proc/{os.getppid()}/stat").read_text().rpartition(")")[2].split()[1])
 
 
 def sleep(payload):
@@ -50,6 +55,33 @@ def leave_a_process(payload):
     Path(payload["file"]).write_text(str(process.pid))
     time.sleep(60 if payload["sleep"] else 0)
     return {}
+
+
+def leave_a_daemon(payload):
+    """A process that leaves its group and its parent, as a daemon does."""
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            Path(payload["file"]).write_text(str(os.getpid()))
+            time.sleep(60)
+        os._exit(0)
+    while not Path(payload["file"]).exists():
+        time.sleep(0.01)
+    time.sleep(60 if payload["sleep"] else 0)
+    return {}
+
+
+def touch(payload):
+    """What happens to each file: its text, or the name of the error."""
+    found = {}
+    for way in ("read", "write"):
+        for path in payload[way]:
+            try:
+                with open(path, "r" if way == "read" else "a") as file:
+                    found[f"{way} {path}"] = file.read(10) if way == "read" else file.write("x") and "written"
+            except OSError as error:
+                found[f"{way} {path}"] = type(error).__name__
+    return found
 
 
 def exit_quietly(payload):
@@ -105,7 +137,7 @@ def return_an_object(payload):
 
 
 def kill_the_server(payload):
-    os.kill(os.getppid(), signal.SIGKILL)
+    os.kill(server(), signal.SIGKILL)
     time.sleep(60)
 
 

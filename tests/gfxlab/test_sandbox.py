@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -13,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 
-from gfxlab import sandbox, transport
+from gfxlab import confine, sandbox, transport
 
 
 def run(job: str, payload: dict | None = None, **options) -> sandbox.Outcome:
@@ -275,3 +276,46 @@ def test_a_script_without_a_main_guard_under_the_interpreters_variable(tmp_path)
     environment = {**os.environ, "TRITON_INTERPRET": "1"}
     done = subprocess.run([sys.executable, script], capture_output=True, text=True, env=environment, timeout=120)
     assert done.stdout.splitlines() == ["the script runs", "ok None None True 1"], done.stderr
+
+
+# ---- nothing stays, nothing is reached -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("sleep", [False, True], ids=["done", "timed-out"])
+def test_a_daemon_ends_with_the_check(tmp_path, sleep):
+    file = tmp_path / "pid"
+    outcome = run("leave_a_daemon", {"file": str(file), "sleep": sleep}, time_limit=2)
+    assert outcome.status == ("timeout" if sleep else "ok")
+    assert not is_alive(int(file.read_text()))
+
+
+def test_a_server_that_stands_still_is_replaced():
+    before = run("surroundings").value["server"]
+    os.kill(before, signal.SIGSTOP)
+    started = time.monotonic()
+    assert run("surroundings", time_limit=60).value["server"] != before
+    assert not is_alive(before)
+    assert time.monotonic() - started < 30  # the new server imports torch; the old one was given up after 3 s
+
+
+@pytest.mark.skipif(not confine.version(), reason="this kernel has no Landlock")
+def test_a_confined_job_reads_and_writes_what_it_was_given(tmp_path):
+    secret, given, mine = tmp_path / "secret", tmp_path / "given", tmp_path / "mine"
+    for folder in (secret, given, mine):
+        folder.mkdir()
+        (folder / "file").write_text("text")
+    files = [str(folder / "file") for folder in (secret, given, mine)]
+    allowed = sandbox.Confined(read=(str(given),), write=(str(mine),))
+    payload = {"read": [*files, os.__file__], "write": [*files, "here"]}
+    found = run("touch", payload, confined=allowed).value
+    assert [found[f"read {file}"] for file in files] == ["PermissionError", "text", "text"]
+    assert [found[f"write {file}"] for file in files] == ["PermissionError", "PermissionError", "written"]
+    assert found[f"read {os.__file__}"] and found["write here"] == "written"
+    assert set(run("touch", payload).value.values()) & {"PermissionError"} == set()
+    assert confine.open_doors() == ""
+
+
+def test_a_kernel_without_landlock_says_what_is_open(monkeypatch):
+    monkeypatch.setattr(confine, "version", lambda: 0)
+    assert "can read and write every file" in confine.open_doors()
+    assert not confine.confine(write=[Path("/")])

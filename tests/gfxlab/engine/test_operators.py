@@ -153,3 +153,26 @@ def test_methods_names_and_prints_work_as_they_do_compiled(simulated):
 def test_every_method_of_a_block_that_is_a_kernel_of_tritons_is_bound():
     kinds = {name for name, member in vars(tl.tensor).items() if isinstance(member, JITFunction)}
     assert kinds == set(hooks._METHODS) and {"sum", "max", "softmax"} <= kinds
+
+
+@triton.jit
+def loops_kernel(y_ptr, n, far, BLOCK: tl.constexpr):
+    total = tl.zeros((), tl.int64)
+    for row in range(tl.program_id(0), n, 2):
+        total += row.to(tl.int64) * (1 << 40)
+    tl.store(y_ptr, total)
+    for i in tl.range(0, n, step=3, num_stages=2):
+        tl.store(y_ptr + 1 + i, (i * 1000000000).to(tl.int64))
+    for i in range(far, far + 2):
+        tl.store(y_ptr + 5 + (i - far), i + 1)
+    for i in tl.static_range(2):
+        tl.store(y_ptr + 7 + i, tl.full((), BLOCK * i, tl.int64))
+
+
+@pytest.mark.parametrize("simulated", [False, True], ids=["interpreted", "simulated"])
+def test_the_variable_of_a_loop_is_a_scalar_that_wraps(simulated):
+    dual_mode.enable()
+    y, far = torch.zeros(9, dtype=torch.int64), 1 << 40
+    with using("gfx942") if simulated else contextlib.nullcontext():
+        loops_kernel[(1,)](y, 4, far, BLOCK=8)
+    assert y.tolist() == [2 << 40, 0, 0, 0, 3_000_000_000 - (1 << 32), far + 1, far + 2, 0, 8]
