@@ -120,11 +120,13 @@ def check(
 def _failed(answer: Answer) -> bool:
     """Grade one answer and print what was found; whether it is wrong."""
     from course_lab.check import grade
+    from course_lab.check.attempts import keep
 
     if answer.unsaved:
         print(answer.unsaved)
         return True
     report = grade(answer.exercise.number, answer.code, card=answer.named)
+    keep(answer.exercise, answer.code, report)
     print(report if report.status == "failed" or answer.named else report.headline)
     if report.status == "not-attempted" and answer.named:
         print("Have you written it? Save the notebook first: this command reads the file.")

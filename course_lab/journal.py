@@ -2,7 +2,8 @@
 
 The file, `progress.jsonl` in COURSE_HOME (default: the user's data folder), has one JSON object a line and only ever
 grows.  Each line is written at once, under a lock, and reaches the disk before the check goes on.  A line that a crash
-tore in two is skipped by readers and closed off by the next writer.
+tore in two is skipped by readers and closed off by the next writer; so is a line that is not as `record` writes it.
+"format" counts the changes of that form; a line without it has the first.
 
     progress()          # a table: which exercises are solved, which were tried
 """
@@ -26,13 +27,20 @@ import platformdirs
 from gfxlab import style
 from gfxlab.tables import Table
 
+FORMAT = 1
 _FILE = "progress.jsonl"
+_TEXTS = ("time", "exercise", "event", "status", "answer", "diagnosis", "code", "entry")
 _MARKS = {"solved": "✓", "tried": "…", "open": "·"}
 
 
 def home() -> Path:
     """The folder of the learner's progress: COURSE_HOME, else the user's data folder."""
-    return Path(os.environ.get("COURSE_HOME") or platformdirs.user_data_dir("triton-amd-course"))
+    given = os.environ.get("COURSE_HOME")
+    if not given:
+        return Path(platformdirs.user_data_dir("triton-amd-course"))
+    path = Path(os.path.expanduser(given))
+    # a notebook's folder and a terminal's differ: a relative path is meant from the home folder
+    return path if path.is_absolute() else Path.home() / path
 
 
 def record(exercise: str, event: str, **details: Any) -> None:
@@ -41,7 +49,7 @@ def record(exercise: str, event: str, **details: Any) -> None:
     A folder that cannot be written costs a warning, never the check.
     """
     now = datetime.now(UTC).isoformat(timespec="seconds")
-    line = json.dumps({"time": now, "exercise": exercise, "event": event, **details}) + "\n"
+    line = json.dumps({"format": FORMAT, "time": now, "exercise": exercise, "event": event, **details}) + "\n"
     try:
         _append(home() / _FILE, line.encode())
     except OSError as error:
@@ -70,10 +78,17 @@ def events(exercise: str | None = None) -> Iterator[dict[str, Any]]:
     for line in lines:
         try:
             event = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             continue
-        if isinstance(event, dict) and isinstance(event.get("exercise"), str) and exercise in (None, event["exercise"]):
+        if _is_event(event) and exercise in (None, event["exercise"]):
             yield event
+
+
+def _is_event(event: Any) -> bool:
+    """Whether it has the form in which `record` writes: every field that is read is text, or absent."""
+    if not isinstance(event, dict) or not isinstance(event.get("exercise"), str):
+        return False
+    return all(isinstance(event.get(name), (str, type(None))) for name in _TEXTS)
 
 
 @dataclass(frozen=True)
@@ -96,7 +111,18 @@ class History:
 
 def history(exercise: str) -> History:
     """What has been recorded about exercise "2.1"."""
-    known = list(events(exercise))
+    return histories().get(exercise, History())
+
+
+def histories() -> dict[str, History]:
+    """What has been recorded about each exercise, in one reading of the file."""
+    known: dict[str, list[dict[str, Any]]] = {}
+    for event in events():
+        known.setdefault(event["exercise"], []).append(event)
+    return {exercise: _history(of_one) for exercise, of_one in known.items()}
+
+
+def _history(known: list[dict[str, Any]]) -> History:
     passed = [event for event in known if event.get("status") == "passed"]
     last = passed[-1] if passed else {}
     return History(
@@ -155,9 +181,9 @@ def progress() -> Progress:
     """The learner's progress through every lesson that has exercises."""
     from course_lab.authoring import lessons
 
-    rows = []
+    rows, known = [], histories()
     for lesson in lessons.all():
         numbers = [exercise.number for exercise in lesson.exercises]
         if numbers:
-            rows.append(LessonProgress(lesson.name, {number: history(number).state for number in numbers}))
+            rows.append(LessonProgress(lesson.name, {number: known.get(number, History()).state for number in numbers}))
     return Progress(tuple(rows))

@@ -23,6 +23,15 @@ def read_notebook(path: Path) -> NotebookNode | None:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         return None
+    except IsADirectoryError:
+        raise NotebookError(f"{short(path)} is a folder: name a notebook in it.") from None
+    except UnicodeDecodeError as error:
+        raise NotebookError(
+            f"{short(path)} is not in UTF-8 (byte {error.start}), as notebooks are: save it from JupyterLab, "
+            "or convert it with iconv."
+        ) from None
+    except OSError as error:
+        raise NotebookError(f"{short(path)} cannot be read: {error.strerror or error}.") from None
     try:
         notebook = nbformat.reads(text, as_version=4)
         nbformat.validate(notebook)

@@ -195,7 +195,7 @@ def tidy(code: str) -> str:
 
 def fingerprint(code: str) -> str:
     """Return a short hash of `code`, blind to white space at line ends."""
-    return hashlib.sha256(tidy(code).encode()).hexdigest()[:16]
+    return hashlib.sha256(tidy(code).encode(errors="backslashreplace")).hexdigest()[:16]
 
 
 def with_magic(number: str, code: str) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import hashlib
 import linecache
 import math
 import re
@@ -34,11 +33,6 @@ def normalised(code: str) -> str:
     return "\n".join(line.rstrip() for line in clean(code).strip("\n").splitlines()).strip("\n")
 
 
-def digest(code: str) -> str:
-    """A short name for this version of the answer."""
-    return hashlib.sha256(normalised(code).encode()).hexdigest()[:16]
-
-
 @dataclass(frozen=True)
 class SyntaxProblem:
     """Where Python stops understanding the answer. column counts from 0."""
@@ -50,14 +44,15 @@ class SyntaxProblem:
 
 
 def parse(code: str) -> ast.Module | SyntaxProblem:
-    """The syntax tree, or where and why there is none."""
-    code = clean(code)
+    """The syntax tree of code without its magic line, or where and why there is none."""
     try:
         return ast.parse(code)
     except SyntaxError as error:
         text = (error.text or "").rstrip("\n")
         return SyntaxProblem(error.msg, error.lineno or 1, max((error.offset or 1) - 1, 0), text)
-    except ValueError as error:  # a null byte
+    except (RecursionError, MemoryError):
+        return SyntaxProblem("it is nested too deeply", 1, 0, "")
+    except ValueError as error:  # a null byte, half a character
         return SyntaxProblem(str(error), 1, 0, "")
 
 
@@ -118,19 +113,17 @@ def sizes_in_kernels(tree: ast.Module) -> dict[int, int]:
     return {value: line for value, line in found.items() if value not in lengths}
 
 
-def execute(number: str, code: str, namespace: dict | None = None) -> dict:
-    """Run an answer's code and return its namespace, in which the given names (torch, triton, tl, math) are.
+def execute(number: str, code: str) -> dict:
+    """Run an answer's code, without its magic line, in a new module of its own, and return that module's names.
 
-    The code is registered so that `inspect.getsource`, which Triton needs, and tracebacks find its lines.  Without
-    `namespace` it gets a new module of its own.
+    The given names (torch, triton, tl, math) are among them.  The code is registered so that `inspect.getsource`,
+    which Triton needs, and tracebacks find its lines.
     """
-    code, name = clean(code), filename(number)
+    name = filename(number)
     linecache.cache[name] = (len(code), None, code.splitlines(keepends=True), name)
-    if namespace is None:
-        module = types.ModuleType(f"exercise_{number.replace('.', '_')}")
-        sys.modules[module.__name__] = module
-        namespace = vars(module)
-    for given, value in GIVEN.items():
-        namespace.setdefault(given, value)
+    module = types.ModuleType(f"exercise_{number.replace('.', '_')}")
+    sys.modules[module.__name__] = module
+    namespace = vars(module)
+    namespace.update(GIVEN)
     exec(compile(code, name, "exec", dont_inherit=True), namespace)
     return namespace

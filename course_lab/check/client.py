@@ -6,15 +6,18 @@ is met in one place.
 
 from __future__ import annotations
 
+import importlib.util
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
+import triton
 
 from course_lab.check.protocol import Definition, Job, ProtocolError, Seen, clean, read, wire
 from gfxlab import sandbox
-from gfxlab.sandbox import Error, Outcome
+from gfxlab.sandbox import Confined, Error, Outcome
 
 MEMORY = 2 << 30  # beyond what torch and triton hold
 _CHILD = "course_lab.check.child"
@@ -95,7 +98,20 @@ def _run(
     on_part: Callable[[int], None] | None = None,
 ) -> Outcome:
     limits = {"time_limit": time_limit, "memory_limit": memory_limit, "on_part": on_part}
-    return sandbox.run(function, {"job": wire(job), **more}, **limits)
+    confined = _files() if job.device == "cpu" else None  # a GPU's driver writes where it likes
+    try:
+        return sandbox.run(function, {"job": wire(job), **more}, **limits, confined=confined)
+    except OSError as error:
+        why = f"the check could not write its files below {tempfile.gettempdir()} ({error.strerror or error})"
+        return Outcome("crash", error=Error("OSError", why))
+
+
+def _files() -> Confined:
+    """Our own packages are read; Triton's cache is written, also that of kernels without their prints."""
+    packages = (importlib.util.find_spec(name) for name in ("gfxlab", "course_kernels", "course_lab"))
+    folders = [folder for found in packages if found for folder in found.submodule_search_locations or ()]
+    cache = triton.knobs.cache.dir
+    return Confined(read=tuple(folders), write=(cache, f"{cache}-quiet"))
 
 
 def _unreadable(outcome: Outcome, error: Exception) -> Outcome:

@@ -20,7 +20,8 @@ import gfxlab
 from course_lab.authoring import lessons, source
 from course_lab.authoring.exercise import Exercise
 from course_lab.check import above, answer, grading
-from course_lab.check.report import ExerciseFailed, Report
+from course_lab.check.attempts import keep
+from course_lab.check.report import ExerciseFailed
 from course_lab.journal import history, record
 from course_lab.waiting import Waiting
 from gfxlab import sandbox
@@ -75,23 +76,23 @@ def check_cell(shell: InteractiveShell, line: str, cell: str) -> None:
         raise Stopped from None
     display(report)
     if not strict:
-        _keep(exercise, cell, report)
+        keep(exercise, cell, report)
     if strict and not report.passed:
         raise ExerciseFailed(report)
     if report.passed:
+        _define(exercise, cell, shell)
+
+
+def _define(exercise: Exercise, cell: str, shell: InteractiveShell) -> None:
+    """Run a right answer in a module of its own, as it was graded, and give the notebook the names that it defines."""
+    try:
         with contextlib.redirect_stdout(io.StringIO()):  # its output is in the report already
-            answer.execute(exercise.number, code, shell.user_ns)
-
-
-def _keep(exercise: Exercise, cell: str, report: Report) -> None:
-    if report.status == "not-attempted":
+            namespace = answer.execute(exercise.number, f"\n{cell}")  # lines as in the cell
+    except (Exception, SystemExit) as error:
+        display(Note(f"Right, but not defined here: run once more it raised {type(error).__name__}: {error}"))
         return
-    about = {"status": report.status, "answer": answer.digest(cell)}
-    about["cases"] = [sum(case.passed for case in report.cases), len(report.cases)]
-    about["diagnosis"] = report.diagnosis.code if report.diagnosis else None
-    if report.passed:
-        about |= {"code": cell, "entry": exercise.entry}
-    record(exercise.number, "attempt", **about)
+    names = {name: value for name, value in namespace.items() if not name.startswith("__")}
+    shell.user_ns.update(answer.GIVEN | names)
 
 
 def hint(line: str) -> Note:

@@ -9,7 +9,7 @@ from html import escape
 import numpy as np
 
 from course_lab.check.diagnosis import output_name
-from course_lab.check.protocol import Event, Problem
+from course_lab.check.protocol import Event, Problem, clean
 from course_lab.check.sentences import Diagnosis
 from course_lab.check.verdict import CaseRun
 from gfxlab.programs import format_program
@@ -262,8 +262,8 @@ def _number(value) -> str:
 
 def source_line(code: str, line: int) -> str:
     """Line `line` of the answer, counted as in the cell; empty when there is none."""
-    lines = code.splitlines()
-    return lines[line - 1] if 0 < line <= len(lines) else ""
+    lines = code.split("\n")
+    return clean(lines[line - 1].rstrip("\r")) if 0 < line <= len(lines) else ""
 
 
 def excerpt(code: str, line: int | None, column: int | None = None) -> tuple[str, ...]:

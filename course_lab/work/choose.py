@@ -75,13 +75,13 @@ def exercises(numbers: list[str] | None) -> Iterator[tuple[Lesson, Exercise]]:
     every = [(lesson, exercise) for lesson in lessons.all() for exercise in lesson.exercises]
     for number in numbers or [None]:
         found = [pair for pair in every if number in (None, pair[1].number, str(pair[0].number))]
-        if number and not found:
+        if number is not None and not found:
             lessons.exercise(number)  # raises LessonError, which names those that exist
         yield from found
 
 
 def _is_path(word: str) -> bool:
-    return word.endswith(".ipynb") or "/" in word
+    return word.endswith(".ipynb") or "/" in word or (bool(word) and Path(word).exists())
 
 
 def _numbers(file: Path) -> set[str]:

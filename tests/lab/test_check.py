@@ -1,6 +1,7 @@
 """The check from end to end: right answers pass, wrong ones are explained, hostile ones do no harm."""
 
 import dataclasses
+import os
 import time
 from dataclasses import replace
 
@@ -8,9 +9,11 @@ import pytest
 import torch
 from small_exercises import COPY, DOUBLE, DOUBLE_SOLUTION, DOUBLE_STUB, HINTS, IN_PLACE, IN_PLACE_SOLUTION, SOLUTIONS
 
+from course_lab.authoring import source
 from course_lab.authoring.exercise import Case, Exercise, Tolerance
 from course_lab.authoring.far_rows import spread
 from course_lab.check import ExerciseFailed, Report, client, grade, grading
+from gfxlab import confine, sandbox
 from gfxlab.engines import Gpu
 
 
@@ -342,3 +345,71 @@ def test_rows_may_be_further_apart_than_32_bits_can_count():
     assert grade(WIDE, WIDE_SOLUTION).passed
     report = grade(WIDE, WIDE_SOLUTION.replace(".to(tl.int64)", ""))
     assert report.diagnosis.code == "missing-int64" and "Line 4" in report.diagnosis.sentence, report
+
+
+# ---- what may go wrong around an answer ------------------------------------------------------------------------------
+
+
+def test_a_cell_that_behaves_otherwise_the_next_time_is_a_report():
+    fickle = f"import os, tempfile\nif os.getpid() % 2:\n    raise KeyError('odd')\n{DOUBLE_SOLUTION}"
+    statuses = {grade(DOUBLE, fickle).status for _ in range(4)}
+    assert statuses <= {"passed", "failed"}
+
+
+def test_a_second_opinion_that_cannot_define_the_cell_is_a_quiet_line(monkeypatch):
+    real = client.run_cases
+
+    def run(job, **options):
+        broken = replace(job, code="raise KeyError('later')") if job.simulate else job
+        return real(broken, **options)
+
+    monkeypatch.setattr(client, "run_cases", run)
+    report = grade(DOUBLE, DOUBLE_SOLUTION)
+    assert report.passed and report.note == "Not tried on a simulated MI300X: KeyError: 'later'."
+
+
+def test_a_full_disk_is_a_report(monkeypatch):
+    def full(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(sandbox, "run", full)
+    report = grade(DOUBLE, DOUBLE_SOLUTION)
+    assert report.status == "failed" and report.diagnosis.code == "crash"
+    assert "could not write its files below" in report.diagnosis.sentence and "No space left" in str(report)
+
+
+@pytest.mark.parametrize(
+    "code, words",
+    [
+        ("x = '\ud800'\n" + DOUBLE_SOLUTION, "surrogates not allowed"),
+        ("x = " + "(" * 5000 + ")" * 5000, "nested"),
+        ("x = " + "-" * 100_000 + "1", "nested too deeply"),
+        ("x\0 = 1", "null bytes"),
+    ],
+    ids=["half-a-character", "parentheses", "signs", "null"],
+)
+def test_code_that_python_cannot_take_in_is_a_report(code, words):
+    report = grade(DOUBLE, code)
+    assert report.diagnosis.code == "syntax-error" and words in report.diagnosis.sentence
+    (str(report) + report._repr_html_()).encode()
+    assert source.fingerprint(code)
+
+
+def test_what_an_answer_prints_cannot_move_the_cursor():
+    odd = (
+        "import sys\nsys.stdout.buffer.write(b'\\xff\\xfe\\x1b[2Jhe\\x07llo\\x1e7\\n')\nprint('\\ud800', flush=True)\n"
+    )
+    report = grade(DOUBLE, odd + DOUBLE_SOLUTION)
+    assert report.passed and "\\x1b[2Jhe\\x07llo" in report.printed
+    assert "\x1b" not in str(report) and "\x1b" not in report._repr_html_()
+    (str(report) + report._repr_html_()).encode()
+
+
+@pytest.mark.skipif(not confine.version(), reason="this kernel has no Landlock")
+def test_an_answer_reaches_neither_the_journal_nor_the_solutions(course_home):
+    spy = (
+        f"for path in ({str(course_home)!r}, {os.path.expanduser('~')!r}):\n    try:\n        print(os.listdir(path))\n"
+    )
+    spy = "import os\n" + spy + "    except OSError as error:\n        print(type(error).__name__)\n"
+    report = grade(DOUBLE, spy + DOUBLE_SOLUTION)
+    assert report.passed and report.printed.split() == ["PermissionError"] * 2

@@ -1,5 +1,7 @@
 """The notebook's side: `%%exercise`, `%hint`, `%solution`, `my_kernel`."""
 
+import os
+
 import pytest
 import torch
 from IPython.core.interactiveshell import InteractiveShell
@@ -138,3 +140,17 @@ def test_my_kernel_falls_back_when_the_stored_answer_no_longer_runs(course_home)
     with pytest.warns(UserWarning, match="no longer runs"):
         assert magics.my_kernel("91.1", len) is len
     assert history("91.1").solved
+
+
+def test_what_runs_in_the_notebook_is_what_was_graded(notebook):
+    hidden = 'if __name__ == "__main__":\n    double = None\n    raise SystemExit\n'
+    assert "91.1 Double: right" in notebook.check(DOUBLE_SOLUTION + hidden)
+    assert callable(notebook.shell.user_ns["double"])
+    report = notebook.check("%%exercise 91.1\n" + DOUBLE_SOLUTION)
+    assert "Python cannot read line 2" in report, "a second header is no part of an answer"
+
+
+def test_an_answer_that_runs_only_once_is_right_and_said_not_to_be_defined(notebook, tmp_path):
+    once = f"import os\nif os.getpid() == {os.getpid()}:\n    raise KeyError('here')\n{DOUBLE_SOLUTION}"
+    shown = notebook.check(once)
+    assert "91.1 Double: right" in shown and "run once more it raised KeyError" in shown

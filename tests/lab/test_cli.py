@@ -11,7 +11,7 @@ import pytest
 
 from course_lab import cli
 from course_lab.authoring import lessons, mutants
-from course_lab.check.answer import digest
+from course_lab.authoring.source import fingerprint as digest
 from course_lab.journal import record
 
 

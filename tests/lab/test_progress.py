@@ -2,12 +2,13 @@
 
 import json
 import multiprocessing
+import time
 import warnings
 
 import pytest
 from small_exercises import COPY, DOUBLE
 
-from course_lab.journal import events, history, home, progress, record
+from course_lab.journal import FORMAT, events, history, home, progress, record
 
 
 def attempt(number: str, status: str, answer: str, **more) -> None:
@@ -88,4 +89,38 @@ def test_the_table_shows_each_lesson(course_home, monkeypatch):
     assert [lesson.name for lesson in table.lessons] == ["91_small"]
     assert (table.lessons[0].solved, table.lessons[0].tried) == (1, 2)
     assert "91_small  1/2     2/2    ✓ 91.1  … 91.3" in str(table)
-    assert "1 of 2" in table._repr_html_()
+    assert "<td>1/2</td>" in table._repr_html_()
+
+
+def test_odd_lines_stop_nothing(course_home):
+    attempt("2.1", "failed", "a")
+    odd = ['{"exercise": "2.1", "event": "attempt", "answer": ["x"]}', '{"exercise": "2.1", "event": {}}']
+    odd += ["[" * 100_000, '{"exercise": "2.1", "status": "passed", "code": 7}', '"text"', "\udcff", "{}"]
+    with open(course_home / "progress.jsonl", "a", errors="surrogateescape") as file:
+        file.writelines(f"{line}\n" for line in odd)
+    attempt("2.1", "failed", "b")
+    assert history("2.1").attempts == 2 and not history("2.1").solved
+    assert str(progress())
+
+
+def test_a_long_record_is_read_once_and_quickly(course_home):
+    line = '{"time": "t", "exercise": "1.%d", "event": "attempt", "status": "failed", "answer": "%d", "code": "%s"}\n'
+    text = "".join(line % (i % 6 + 1, i, "x" * 400) for i in range(10_000))
+    (course_home / "progress.jsonl").write_text(text)
+    assert len(text) > 5_000_000
+    started = time.process_time()
+    assert str(progress()) and history("1.1").attempts == 1667
+    assert time.process_time() - started < 2
+
+
+def test_a_line_says_which_form_it_has(course_home):
+    attempt("2.1", "failed", "a")
+    assert next(iter(events()))["format"] == FORMAT
+
+
+@pytest.mark.parametrize("given", ["~/x", "x", "./x"])
+def test_home_is_one_place_from_everywhere(given, monkeypatch, tmp_path):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("COURSE_HOME", given)
+    monkeypatch.chdir("/")
+    assert home() == tmp_path / "x"
