@@ -189,8 +189,8 @@ _RELATIVE = re.compile(r"(.+)@rel32@(lo|hi)([+-]\d+)")
 def _relocated(instructions: Iterable[Decoded], addresses: dict[str, int]) -> Iterator[Decoded]:
     """Operands that name an object of the program become the distance to it from the last s_getpc into these registers.
 
-    The number behind the name counts from the operand itself: `table@rel32@lo+40` in the instruction behind s_getpc, its
-    operand 4 bytes on, means the byte 36 of the table.
+    The number behind the name counts from the operand itself: `table@rel32@lo+40` in the instruction behind s_getpc,
+    its operand 4 bytes on, means the byte 36 of the table.
 
     Raises:
         ValueError: the program names an object that it does not hold.

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from gfxlab import hardware
 from gfxlab.simulator.core.memory import Region, Shadow
 from gfxlab.simulator.core.program import Decoded, Program
 from gfxlab.simulator.core.state import Watcher, Waves
@@ -72,6 +73,7 @@ class Profile(Watcher):
         self.local: dict[int, LocalTraffic] = {}
         self.bytes: dict[tuple[str, str], int] = {}  # by tensor and kind
         self._touched: dict[tuple[Region, str], Shadow] = {}
+        self._banks = hardware.limits(program.arch).lds_banks
         self._known: dict[tuple, tuple[np.ndarray, tuple[int, int, int]]] = {}
 
     def block(self, w: Waves, block: int, count: int) -> None:
@@ -138,7 +140,7 @@ class Profile(Watcher):
             cycles, least, worst = self._as_before(instruction, address, width, reads)
             count = address.size
         else:
-            cycles, least, worst = _summary(traffic.bank_cycles(address, lanes, width, reads))
+            cycles, least, worst = _summary(traffic.bank_cycles(address, lanes, width, reads, self._banks))
             count = np.count_nonzero(lanes)
         entry = self.local.get(instruction.index)
         if entry is None:
@@ -156,10 +158,10 @@ class Profile(Watcher):
             return known[1]
         relative = address - (address[:, :1] & ~3)  # the same words up to a turn of the banks
         if (relative == relative[0]).all():
-            cycles, least, worst = _summary(traffic.bank_cycles(relative[:1], None, width, reads))
+            cycles, least, worst = _summary(traffic.bank_cycles(relative[:1], None, width, reads, self._banks))
             result = cycles * len(address), least * len(address), worst
         else:
-            result = _summary(traffic.bank_cycles(address, None, width, reads))
+            result = _summary(traffic.bank_cycles(address, None, width, reads, self._banks))
         if len(self._known) * address.nbytes < _KEPT:
             self._known[key] = address, result
         return result

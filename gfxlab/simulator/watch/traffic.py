@@ -6,8 +6,10 @@ bytes (what the L2 keeps) are served together.
 LDS: 32 banks of 4 bytes, so 128 bytes a cycle.  A wave's access goes in phases whose lanes together ask for 128 bytes;
 lanes of a phase that want different words of one bank wait for each other, lanes that want the same word do not.
 Phases are of 32 lanes for 4 bytes a lane, 16 for 8, 8 for 12 and 16; neighbouring lanes, but for the reads of 16 bytes.
-Source: "Understanding AMD GPU LDS and Bank Conflicts" (Composable Kernel's documentation), which gives the phases of
-16 bytes; those of 4 and 8 follow from 128 bytes a cycle.  gfx950's LDS, which reads twice as fast, is counted alike.
+gfx950 reads 8 and 16 bytes from 64 banks, in phases of 32 and 16 lanes.
+Sources: "Understanding AMD GPU LDS and Bank Conflicts" (Composable Kernel's documentation), which gives the phases of
+16 bytes; those of 4 and 8 follow from 128 bytes a cycle.  gfx950: measured on an MI355X for HipKittens (HazyResearch,
+`analysis/paper_experiments/phases`): reads of 8, 12 and 16 bytes, writes of 8; the rest is counted as before.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from functools import cache
 import numpy as np
 
 SEGMENT, LINE = 64, 128
-BANKS = 32
+BANKS = 32  # that serve an access, but for the wide reads of gfx950
 
 
 def pieces_touched(address: np.ndarray, lanes: np.ndarray | None, width: int, size: int) -> np.ndarray:
@@ -50,24 +52,38 @@ def _touched_in_part(address: np.ndarray, lanes: np.ndarray, width: int, size: i
 # ---- LDS -------------------------------------------------------------------------------------------------------------
 
 
+_QUADS = {  # of 64 lanes, the order in which groups of four are served
+    32: [quad + half for half in (0, 8) for pair in ((0, 5), (1, 4), (2, 7), (3, 6)) for quad in pair],
+    64: [quad + half for half in (0, 8) for four in ((0, 3, 5, 6), (1, 2, 4, 7)) for quad in four],
+}
+
+
+def banks_for(width: int, reads: bool, banks: int = BANKS) -> int:
+    """How many banks serve an access of `width` bytes a lane, in an LDS of `banks`."""
+    return banks if reads and width in (8, 16) else BANKS
+
+
 @cache
-def phases(lanes: int, width: int, reads: bool) -> np.ndarray:
+def phases(lanes: int, width: int, reads: bool, banks: int = BANKS) -> np.ndarray:
     """The lanes that are served together: int [phase, lane of the phase]."""
-    together = 32 if width <= 4 else 16 if width <= 8 else 8
+    together = (32 if width <= 4 else 16 if width <= 8 else 8) * banks_for(width, reads, banks) // BANKS
     order = np.arange(lanes)
-    if width == 16 and reads and lanes == 64:  # 0 to 3 with 20 to 23, 4 to 7 with 16 to 19, 8 to 11 with 28 to 31, ...
-        quads = [quad + half for half in (0, 8) for pair in ((0, 5), (1, 4), (2, 7), (3, 6)) for quad in pair]
-        order = order.reshape(16, 4)[quads].reshape(-1)
+    if reads and lanes == 64 and (width == 16 or width == 12 and banks == 64):
+        order = order.reshape(16, 4)[_QUADS[banks if width == 16 else BANKS]].reshape(-1)
     return order.reshape(-1, together)
 
 
-def bank_cycles(address: np.ndarray, lanes: np.ndarray | None, width: int, reads: bool) -> np.ndarray:
+def bank_cycles(
+    address: np.ndarray, lanes: np.ndarray | None, width: int, reads: bool, banks: int = BANKS
+) -> np.ndarray:
     """Cycles of each phase, int64 [wave, phase]: 1 without a conflict, 0 where no lane counts.
 
     Args:
         address: int64 [wave, lane], in bytes. lanes: which of them count, None for all. width: bytes a lane.
+        banks: of this LDS, as `hardware.limits` says.
     """
-    groups = phases(address.shape[1], width, reads)
+    groups = phases(address.shape[1], width, reads, banks)
+    banks = banks_for(width, reads, banks)
     word = (address >> 2)[:, groups].reshape(-1, groups.shape[1])  # [wave and phase, lane]
     if lanes is not None:
         word, used = _only(word, lanes[:, groups].reshape(word.shape))
@@ -75,8 +91,8 @@ def bank_cycles(address: np.ndarray, lanes: np.ndarray | None, width: int, reads
     words.sort(axis=1)
     distinct = np.ones(words.shape, bool)
     distinct[:, 1:] = words[:, 1:] != words[:, :-1]
-    bank = words % BANKS + BANKS * np.arange(len(words))[:, None]
-    counts = np.bincount(bank[distinct], minlength=BANKS * len(words)).reshape(-1, BANKS)
+    bank = words % banks + banks * np.arange(len(words))[:, None]
+    counts = np.bincount(bank[distinct], minlength=banks * len(words)).reshape(-1, banks)
     cycles = counts.max(axis=1)
     return (cycles if lanes is None else np.where(used, cycles, 0)).reshape(len(address), -1)
 

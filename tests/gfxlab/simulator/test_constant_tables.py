@@ -6,7 +6,10 @@ import triton
 import triton.language as tl
 from triton.language.extra import libdevice
 
+from gfxlab.engine import dual_mode
 from gfxlab.simulator import simulate
+
+compiles = pytest.mark.skipif(dual_mode.env_interpret(), reason="TRITON_INTERPRET=1 cannot compile")
 
 
 @triton.jit
@@ -15,6 +18,7 @@ def bessel_kernel(x_ptr, y_ptr, N: tl.constexpr):
     tl.store(y_ptr + offs, libdevice.j1(tl.load(x_ptr + offs)))
 
 
+@compiles
 @pytest.mark.parametrize("arch", ["gfx942", "gfx1201"])
 def test_a_place_within_a_table(arch):
     """Which piece of the table of coefficients is read depends on the argument."""

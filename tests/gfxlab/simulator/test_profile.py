@@ -175,6 +175,17 @@ def test_16_byte_reads_meet_other_lanes_than_writes():
     assert traffic.bank_cycles(place, None, 16, reads=True).tolist() == [[2, 2, 1, 1, 1, 1, 1, 1]]
 
 
+def test_wide_reads_of_gfx950_go_to_64_banks():
+    """HipKittens, measured on an MI355X: lanes 0 to 3 of a read of 16 bytes are served with 12 to 15 and 20 to 27."""
+    lane = np.arange(64)
+    served = [set(group) for group in traffic.phases(64, 16, True, 64).tolist()]
+    assert served[0] == {*range(4), *range(12, 16), *range(20, 28)} and served[3] == {lane + 32 for lane in served[1]}
+    assert traffic.bank_cycles(8 * lane[None], None, 8, True, 64).tolist() == [[1, 1]]
+    assert traffic.bank_cycles(128 * lane[None], None, 8, True, 64).tolist() == [[16, 16]]  # banks 0 and 32 in turn
+    assert traffic.bank_cycles(8 * lane[None], None, 8, False, 64).tolist() == [[1, 1, 1, 1]]
+    assert traffic.phases(64, 12, True, 64)[0].tolist() == [0, 1, 2, 3, 20, 21, 22, 23]
+
+
 def test_lanes_that_are_off_want_no_bank():
     lanes = np.zeros((1, 64), bool)
     lanes[0, [1, 2, 3]] = True
