@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from course_lab.authoring.exercise import Mutant, Suspect
-from course_lab.authoring.step import case, step
+from course_lab.authoring.lesson_steps import case, step
 
 
 def _stored(x: Tensor, cache: Tensor, places: Tensor) -> None:
