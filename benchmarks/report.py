@@ -7,6 +7,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable
 from pathlib import Path
+from statistics import median
 
 from course_lab import bench
 from course_lab.bench import COPY
@@ -100,7 +101,7 @@ def summary_table(every: Iterable[bench.Line]) -> str:
     for family, group in by_family(every).items():
         ratios = sorted(line.against() for line in group if line.rivals)
         met = sum(not misses(line) for line in group)
-        picked = [ratios[i] for i in (0, len(ratios) // 2, -1)] if ratios else []
+        picked = [ratios[0], median(ratios), ratios[-1]] if ratios else []
         spread = [f"{ratio:.2f} x" for ratio in picked] or [""] * 3
         rows.append([f"`{family}`", str(len(group)), str(met), *spread])
     return Table(rows, head, numbers=5).markdown()

@@ -386,7 +386,8 @@ def flash_attention(
     Args:
         q: (B, H, Sq, D); float32, float16 or bfloat16; D up to 256, of unit stride; any other strides.
         k, v: (B, KH, Sk, D), dtype of q, their own strides; H a multiple of KH: query head h takes head h // (H / KH).
-        causal: query i sees the keys up to i + Sk - Sq only, so that the last query sees the last key.
+        causal: query i sees the keys up to i + Sk - Sq only, so that the last query sees the last key (bottom-right;
+            `scaled_dot_product_attention(is_causal=True)` lets query i see the keys up to i: top-left).
         sm_scale: factor of the scores; 1 / sqrt(D) if None.
         return_lse: also return the logarithm of the sum of exponentials of each query's scores.
 

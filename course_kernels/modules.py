@@ -7,7 +7,8 @@
 | `SwiGLU`          | `gate_proj`, `up_proj`, `down_proj`             | `LlamaMLP`                         |
 | `RotaryEmbedding` | nothing                                         | `LlamaRotaryEmbedding`             |
 
-Each loads the state dict of what it replaces, and saves one that loads there.  The kernels compute in float32 and round
+Layers of other models that are built the same way (Qwen3's, DeepSeek-V3's, Mistral's) can be replaced as well.  Each
+loads the state dict of what it replaces, and saves one that loads there.  The kernels compute in float32 and round
 once, where Llama's layers round in between as well.
 """
 
@@ -19,7 +20,8 @@ from torch import nn
 from .activations import silu_and_mul
 from .layer_norm import layer_norm
 from .rms_norm import rms_norm
-from .rope import check_style, rope, rope_tables
+from .rope import angle_tables, check_style, rope, rope_tables
+from .rope_scaling import frequencies, regime, settings
 
 
 def _row_width(normalized_shape: int | tuple[int, ...]) -> int:
@@ -158,14 +160,14 @@ class SwiGLU(nn.Module):
 
     @classmethod
     def from_config(cls, config: Any, **kwargs: Any) -> "SwiGLU":
-        """The layer for a `transformers.LlamaConfig`; device and dtype may follow.
+        """The layer for a configuration of `transformers`, with `mlp_bias` or without; device and dtype may follow.
 
         Raises:
             ValueError: the configuration asks for another activation.
         """
         if config.hidden_act not in ("silu", "swish"):
             raise ValueError(f"SwiGLU computes silu, but the configuration asks for {config.hidden_act!r}")
-        return cls(config.hidden_size, config.intermediate_size, config.mlp_bias, **kwargs)
+        return cls(config.hidden_size, config.intermediate_size, getattr(config, "mlp_bias", False), **kwargs)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return self.down_proj(silu_and_mul(self.gate_up_proj(x)))
@@ -189,8 +191,10 @@ def _join_gate_up(module, state_dict, prefix, *_) -> None:
 class RotaryEmbedding(nn.Module):
     """RoPE with tables that are computed once, and again when a longer position comes; see `rope`.
 
-    The tables stay in float32, whatever dtype the model is converted to, and are in no state dict.  Llama's module
-    returns cosines and sines, with which its attention turns the heads; this one turns them.
+    Called as a model of `transformers` calls its own, with hidden states and `position_ids`, it returns cosines and
+    sines, with which that model's attention turns the heads.  Called with heads, it turns them.
+
+    The tables stay in float32, whatever dtype the model is converted to, and are in no state dict.
 
     Args:
         dim: how many elements of a head turn, from the first; even.
@@ -215,61 +219,83 @@ class RotaryEmbedding(nn.Module):
         super().__init__()
         check_style(style)
         self.dim, self.base, self.style = dim, base, style
+        self.attention_scaling = 1.0
+        self._told, self._regime = None, 0
         cos, sin = rope_tables(max_position_embeddings, dim, base, device)
         self.register_buffer("cos", cos, persistent=False)
         self.register_buffer("sin", sin, persistent=False)
 
     @classmethod
     def from_config(cls, config: Any, **kwargs: Any) -> "RotaryEmbedding":
-        """The module for a `transformers.LlamaConfig`; device and style may follow.
+        """The module for a configuration of `transformers`, however it scales; device and style may follow.
 
         Raises:
-            ValueError: the configuration scales the positions.
+            ValueError: a rope_type that `rope_scaling` does not know.
         """
-        parameters = config.rope_parameters
-        if parameters["rope_type"] != "default":
-            raise ValueError(f"RotaryEmbedding knows rope_type 'default', got {parameters['rope_type']!r}")
-        head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-        return cls(head_dim, config.max_position_embeddings, parameters["rope_theta"], **kwargs)
+        told = settings(config)
+        module = cls(told["dim"], told["longest"], told["rope_theta"], **kwargs)
+        if told["rope_type"] != "default":
+            module._told, module._regime = told, regime(told, 0, 0)
+            module._compute(len(module.cos), module.cos.device)
+        return module
 
     def reset_parameters(self) -> None:
         """Compute the tables anew, as after `to_empty`, where they are."""
         self._compute(len(self.cos), self.cos.device)
 
     def _compute(self, positions: int, device: torch.device) -> None:
-        self.cos, self.sin = rope_tables(positions, self.dim, self.base, device)
+        if self._told is None:
+            self.cos, self.sin = rope_tables(positions, self.dim, self.base, device)
+            return
+        radians, self.attention_scaling = frequencies(self._told, self._regime)
+        cos, sin = angle_tables(positions, radians.to(device))
+        self.cos, self.sin = cos * self.attention_scaling, sin * self.attention_scaling
+
+    def _prepare(self, length: int, device: torch.device) -> None:
+        """Tables of so many positions, or more, on the device, with the frequencies for a sequence of this length."""
+        rows, now = len(self.cos), self._regime if self._told is None else regime(self._told, length, self._regime)
+        if length > rows:
+            rows = max(length, 2 * rows)  # twice: a growing sequence must not do it each step
+        stale = self.cos.dtype != torch.float32 or self.cos.device != device  # the model was converted or moved
+        if stale or rows > len(self.cos) or now != self._regime:
+            self._regime = now
+            self._compute(rows, device)
 
     def forward(
         self,
         x: torch.Tensor,
         positions: torch.Tensor | None = None,
         *,
+        position_ids: torch.Tensor | None = None,
         layout: str = "bshd",
         length: int | None = None,
-    ) -> torch.Tensor:
-        """x with the heads turned; differentiable in x.
+    ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
+        """x with the heads turned, differentiable in x; or cosines and sines.
 
         Args:
-            x: (B, S, heads, D), or as `layout` says; D at least dim.
+            x: (B, S, heads, D), or as `layout` says; D at least dim. With `position_ids`, or with three dimensions and
+                positions in layout "bshd", hidden states (B, S, hidden): only their dtype and device count.
             positions: (S,) or (B, S), as for `rope`; None counts from 0.
+            position_ids: (B, S): the positions under the name that `transformers` gives them.
             layout: "bshd", "sbhd" or "thd".
             length: a number above all positions. Without it positions that are given are looked at, for which a GPU has
                 to be waited for; and while `torch.compile` traces it is the tables that must be long enough.
 
         Returns:
-            Shape and dtype of x, contiguous.
+            x: its shape and dtype, contiguous. Or (cos, sin), each (B, S, dim) in the dtype of x, every angle twice, in
+            two halves, as `LlamaRotaryEmbedding` returns them.
 
         Raises:
             TypeError, ValueError: as `rope`.
         """
+        if position_ids is None and x.ndim == 3 and layout == "bshd" and positions is not None:
+            position_ids = positions
+        given = positions if position_ids is None else position_ids
         if length is None:
-            length = self._length(x, positions, layout)
-        if length > len(self.cos):
-            self._compute(
-                max(length, 2 * len(self.cos)), x.device
-            )  # twice: a growing sequence must not do it each step
-        elif self.cos.dtype != torch.float32 or self.cos.device != x.device:  # the model was converted or moved
-            self._compute(len(self.cos), x.device)
+            length = self._length(x, given, layout)
+        self._prepare(length, x.device)
+        if position_ids is not None:
+            return tuple(torch.cat([table[position_ids]] * 2, dim=-1).to(x.dtype) for table in (self.cos, self.sin))
         options = {"style": self.style, "layout": layout, "positions": positions, "rotary_dim": self.dim}
         return rope(x, self.cos, self.sin, **options)
 
@@ -282,4 +308,5 @@ class RotaryEmbedding(nn.Module):
         return int(positions.max()) + 1
 
     def extra_repr(self) -> str:
-        return f"{self.dim}, base={self.base}, style={self.style!r}, positions={len(self.cos)}"
+        scaled = "" if self._told is None else f", rope_type={self._told['rope_type']!r}"
+        return f"{self.dim}, base={self.base}, style={self.style!r}, positions={len(self.cos)}{scaled}"

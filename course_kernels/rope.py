@@ -356,8 +356,13 @@ def rope_tables(
     if not base > 0:
         raise ValueError(f"base must be above 0, got {base}")
     exponent = torch.arange(0, rotary_dim, 2, dtype=torch.float64, device=device) / rotary_dim
-    position = torch.arange(max_positions, dtype=torch.float64, device=device)
-    angle = position[:, None] * torch.pow(base, -exponent)
+    return angle_tables(max_positions, torch.pow(base, -exponent))
+
+
+def angle_tables(max_positions: int, frequencies: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """As `rope_tables`, where pair i turns by frequencies[i] radians a position. frequencies: (pairs,), float64."""
+    position = torch.arange(max_positions, dtype=torch.float64, device=frequencies.device)
+    angle = position[:, None] * frequencies
     return angle.cos().float(), angle.sin().float()
 
 
@@ -460,7 +465,8 @@ def rope(
         x: `sbhd` (S, B, heads, D), `bshd` (B, S, heads, D) or `thd` (T, heads, D); float32, float16 or bfloat16; unit
             stride along a head, any others.
         cos, sin: (P, rotary_dim / 2), as from `rope_tables`; any of the three dtypes, contiguous, without grad.
-        style: "neox" pairs i with i + rotary_dim / 2, "gptj" 2i with 2i + 1.
+        style: "neox" pairs i with i + rotary_dim / 2, "gptj" 2i with 2i + 1. Pairs stay where they are: "gptj" heads
+            come out interleaved, where DeepSeek's published code gathers all first elements before all second ones.
         layout: the order of x's dimensions.
         positions: int32 or int64; `sbhd` (S,) or (S, B), `bshd` (S,) or (B, S), `thd` (T,). None counts from 0 in each
             sequence.

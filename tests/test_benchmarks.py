@@ -150,8 +150,14 @@ def test_the_page_has_every_time_the_verdicts_and_the_machine():
     assert "commit abc1234" in text and "moves 4.00 TB/s" in text and "](results/x.svg)" in text
     assert "| 8 x 8 | 160 us | **70 us** | 68 us | 2.29 x | 96% |" in text
     assert "| 1 x 8 * | **1 us** | 2 us |  | 0.50 x |  |" in text
-    assert "| `softmax` | 2 | 1 | 0.50 x | 2.29 x | 2.29 x |" in text
+    assert "| `softmax` | 2 | 1 | 0.50 x | 1.39 x | 2.29 x |" in text
     assert "- `softmax`, 1 x 8: eager is 2.00 times as fast" in text and "- softmax, 8 x 8: Liger fails: no" in text
+
+
+def test_the_middle_of_an_even_number_of_sizes_lies_between_two():
+    """The upper of the two would flatter: 3.00 of the ratios 0.5, 1, 3 and 4."""
+    lines = [line(figure("ours", 1.0, size=str(r)), figure("torch", r, size=str(r))) for r in (0.5, 1.0, 3.0, 4.0)]
+    assert "| 0.50 x | 2.00 x | 4.00 x |" in report.summary_table(lines)
 
 
 def test_figures_of_one_family_replace_those_of_an_older_run(tmp_path):

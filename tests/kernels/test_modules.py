@@ -1,6 +1,7 @@
 """The layers: state dicts and numbers of those they replace, forward and backward; what they refuse."""
 
 import copy
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -247,6 +248,145 @@ def test_rotary_embedding_compiled_in_one_graph(device):
     assert torch.equal(y[:, 0], x[:, 0]) and y[:, 1].isnan().all()
 
 
+# ---- frequencies as configurations scale them -----------------------------------------------------------------------
+
+TRAINED = {"original_max_position_embeddings": 32}
+SCALED = {
+    "linear": {"factor": 4.0},
+    "dynamic": {"factor": 4.0},
+    "yarn": {"factor": 4.0, **TRAINED},
+    "yarn with bounds": {"factor": 8.0, "beta_fast": 16.0, "beta_slow": 2.0, "truncate": False, **TRAINED},
+    "yarn of DeepSeek": {"factor": 40.0, "mscale": 1.0, "mscale_all_dim": 0.7, **TRAINED},
+    "llama3": {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, **TRAINED},
+    "longrope": {
+        "factor": 4.0,
+        "short_factor": [1.0, 1.1, 1.2, 1.4] * 4,
+        "long_factor": [1.0, 2.0, 4.0, 8.0] * 4,
+        **TRAINED,
+    },
+}
+
+
+def scaled(name, **changes):
+    told = {"rope_type": name.split()[0], "rope_theta": 10000.0, **SCALED.get(name, {})}
+    sizes = {"hidden_size": 64, "num_attention_heads": 2, "max_position_embeddings": 48}
+    return config(**{**sizes, "head_dim": 32, "rope_parameters": told, **changes})
+
+
+@pytest.mark.parametrize("name", ["default", *SCALED])
+def test_cosines_and_sines_are_those_of_transformers(name, device):
+    """One sequence after the other: within the trained length, beyond it, longer still, shorter, short again."""
+    theirs, ours = LlamaRotaryEmbedding(scaled(name)), modules.RotaryEmbedding.from_config(scaled(name), device=device)
+    for first, length in ((0, 8), (20, 30), (40, 60), (100, 20), (60, 20), (3, 5)):
+        positions = torch.arange(first, first + length)[None]
+        x = randn((1, length, 64))
+        want = theirs(x, positions)
+        for got in (ours(x.to(device), position_ids=positions.to(device)), ours(x.to(device), positions.to(device))):
+            assert all(a.shape == b.shape and a.dtype == b.dtype for a, b in zip(got, want))
+            for a, b in zip(got, want):
+                assert_close(a.cpu(), b, 1e-4)  # their angles are products in float32
+
+
+def test_heads_turn_by_the_scaled_angles(device):
+    x, positions = randn((1, 6, 2, 32), device=device), torch.arange(30, 36, device=device)[None]
+    cos, sin = LlamaRotaryEmbedding(scaled("llama3"))(x.cpu(), positions.cpu())
+    want = apply_rotary_pos_emb(x.cpu(), x.cpu(), cos, sin, unsqueeze_dim=2)[0]
+    assert_close(modules.RotaryEmbedding.from_config(scaled("llama3"), device=device)(x, positions).cpu(), want, 1e-4)
+
+
+def test_configurations_of_older_versions_and_partial_rotation(device):
+    """`rope_scaling` with `type`, `rope_theta` beside it; only a part of the head turns."""
+    old = SimpleNamespace(
+        hidden_size=64, num_attention_heads=2, max_position_embeddings=48, rope_theta=500.0, partial_rotary_factor=0.5,
+        rope_scaling={"type": "linear", "factor": 2.0},
+    )  # fmt: skip
+    module = modules.RotaryEmbedding.from_config(old, device=device)
+    assert module.dim == 16
+    angle = torch.arange(48, dtype=torch.float64)[:, None] * 500.0 ** (-torch.arange(8, dtype=torch.float64) / 8) / 2
+    assert_close(module.cos.cpu(), angle.cos(), 1e-6)
+
+
+# ---- whole models --------------------------------------------------------------------------------------------------
+
+
+def tiny_models():
+    """Random models of two layers, each with what is peculiar to it."""
+    from transformers import DeepseekV3Config, LlamaConfig, Qwen3Config
+
+    sizes = {
+        "vocab_size": 40, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2,
+        "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 64,
+    }  # fmt: skip
+    llama3 = {"rope_type": "llama3", "rope_theta": 10000.0, **SCALED["llama3"]}
+    latent = {"q_lora_rank": 16, "kv_lora_rank": 16, "qk_rope_head_dim": 8, "qk_nope_head_dim": 8, "v_head_dim": 8}
+    experts = {
+        "n_routed_experts": 4,
+        "num_experts_per_tok": 2,
+        "n_group": 2,
+        "topk_group": 1,
+        "moe_intermediate_size": 16,
+    }
+    yarn = {"rope_type": "yarn", "rope_theta": 10000.0, **SCALED["yarn of DeepSeek"]}
+    return {
+        "Llama": LlamaConfig(**sizes, mlp_bias=True, rope_parameters=llama3),
+        "Qwen3": Qwen3Config(**sizes, head_dim=16),
+        "DeepSeek": DeepseekV3Config(
+            **{**sizes, "num_key_value_heads": 4}, **latent, **experts, first_k_dense_replace=1, rope_parameters=yarn
+        ),
+    }
+
+
+def swapped(model):
+    """The model with every norm, gated layer and rotary embedding replaced by ours, and how many there were."""
+    model, counts = copy.deepcopy(model), {"norm": 0, "mlp": 0, "rope": 0}
+    for path, layer in list(model.named_modules()):
+        kind = type(layer).__name__
+        if kind.endswith("RMSNorm"):
+            ours, what = modules.RMSNorm(layer.weight.shape, layer.variance_epsilon), "norm"
+        elif kind.endswith("MLP"):
+            bias = layer.gate_proj.bias is not None
+            ours, what = modules.SwiGLU(layer.hidden_size, layer.intermediate_size, bias), "mlp"
+        elif kind.endswith("RotaryEmbedding"):
+            ours, what = modules.RotaryEmbedding.from_config(model.config), "rope"
+        else:
+            continue
+        ours.load_state_dict(layer.state_dict())
+        parent, _, name = path.rpartition(".")
+        setattr(model.get_submodule(parent), name, ours)
+        counts[what] += 1
+    return model, counts
+
+
+@pytest.mark.parametrize(("name", "norms", "mlps"), [("Llama", 5, 2), ("Qwen3", 9, 2), ("DeepSeek", 9, 2)])
+def test_a_model_of_transformers_works_on_our_layers(name, norms, mlps, device):
+    """The same logits, gradients and tokens; and compiled."""
+    from transformers import AutoModelForCausalLM
+
+    torch.manual_seed(0)
+    theirs = AutoModelForCausalLM.from_config(tiny_models()[name]).to(device).eval()
+    ours, counts = swapped(theirs)
+    ours.to(device)
+    assert counts == {"norm": norms, "mlp": mlps, "rope": 1}
+    tokens = torch.randint(40, (2, 7), generator=torch.Generator().manual_seed(1)).to(device)
+
+    results = []
+    for model in (theirs, ours):
+        loss = model(tokens, labels=tokens)
+        loss.loss.backward()
+        gradients = {"embedding": model.model.embed_tokens.weight.grad, "norm": model.model.norm.weight.grad}
+        results.append((loss.logits, gradients))
+    assert_close(results[1][0], results[0][0], 1e-5)
+    for part, gradient in results[0][1].items():
+        assert_close(results[1][1][part], gradient, 1e-5)
+
+    options = {"max_new_tokens": 4, "do_sample": False, "pad_token_id": 0}
+    assert torch.equal(theirs.generate(tokens[:1], **options), ours.generate(tokens[:1], **options))
+    torch.compiler.reset()
+    with torch.no_grad():
+        compiled = torch.compile(ours, backend="aot_eager")(tokens, use_cache=False)
+    assert_close(compiled.logits, results[0][0], 1e-5)
+
+
 # ---- refusals ------------------------------------------------------------------------------------------------------
 
 
@@ -266,9 +406,9 @@ def test_rotary_embedding_compiled_in_one_graph(device):
         (lambda: modules.RotaryEmbedding(8)(torch.ones(1, 2, 3, 8), layout="bhsd"), "layout must be one of"),
         (
             lambda: modules.RotaryEmbedding.from_config(
-                config(rope_parameters={"rope_type": "linear", "rope_theta": 1e4, "factor": 2.0})
+                SimpleNamespace(hidden_size=8, num_attention_heads=1, rope_scaling={"type": "spiral"})
             ),
-            "knows rope_type 'default', got 'linear'",
+            "knows rope_type 'default', 'linear', .*got 'spiral'",
         ),
     ],
 )
