@@ -42,7 +42,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--sample", type=int, default=0, help="parametrisations of each function; 0: all")
     group.addoption("--seed", type=int, default=0, help="of the sample")
     group.addoption("--log", type=Path, required=True, help="JSON lines: outcomes so far, which are not run again")
-    group.addoption("--seconds", type=int, default=60, help="time limit of one test")
+    group.addoption("--seconds", type=int, default=60, help="processor time that one test may take")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -75,13 +75,13 @@ class _Survey:
         self._write({"test": item.nodeid, "outcome": "started"})
         self._hazards, self._instructions, self._outcome = [], 0, ("passed", "")
         start = time.monotonic()
-        before = signal.signal(signal.SIGALRM, _took_too_long)
-        signal.alarm(self._seconds)
+        before = signal.signal(signal.SIGPROF, _took_too_long)
+        signal.setitimer(signal.ITIMER_PROF, self._seconds)  # of this process: others may keep the machine busy
         try:
             return (yield)
         finally:
-            signal.alarm(0)
-            signal.signal(signal.SIGALRM, before)
+            signal.setitimer(signal.ITIMER_PROF, 0)
+            signal.signal(signal.SIGPROF, before)
             outcome, why = self._outcome
             if outcome == "passed" and self._hazards:
                 outcome, why = "alarm", self._hazards[0]

@@ -64,7 +64,7 @@ class Report:
 
     def command(self, arch: str, test: str) -> str:
         """What runs one test again."""
-        return f"python -m gfxlab.conformance {self.triton} --arch {arch} --only '{test}'"
+        return f"gfxlab conformance {self.triton} --arch {arch} --only '{test}'"
 
     def table(self) -> str:
         """Markdown: outcomes by architecture."""
@@ -103,7 +103,7 @@ def conformance(
         every: all parametrisations, not a sample of each function; what the logs hold already is not run again.
         only: tests by pytest's name (`test_core.py::test_dot[...]`), without sample and memory.
         logs: the folder for outcomes so far, a file for each architecture, seed and sample.
-        seconds: the time limit of one test.
+        seconds: processor time that one test may take.
 
     Raises:
         FileNotFoundError: there are no such tests.

@@ -79,18 +79,18 @@ class Batches:
         return True
 
     def _until_all_end(self) -> None:
-        ended, since, seen = -1, time.monotonic(), set()
+        ended, since, seen = -1, time.process_time(), set()
         while self._waiting:
             self._try_all()
             now = self._budget, sum(one.ended for one in self._waiting), len(self._waiting)
             if now != ended:
-                ended, since, seen = now, time.monotonic(), set()
+                ended, since, seen = now, time.process_time(), set()
                 continue
             state = self._fingerprint()
             if state in seen:  # the same registers and the same memory: it will go on so for ever
                 raise deadlock.error(self._waiting, self._run.checks)
             seen.add(state)
-            if time.monotonic() - since > self._seconds:
+            if time.process_time() - since > self._seconds:
                 raise deadlock.error(self._waiting, self._run.checks, self._seconds)
 
     def _fingerprint(self) -> int:

@@ -157,7 +157,7 @@ class Executor:
 
     def _restart_clock(self) -> None:
         """A wave has ended, or other batches had their turn."""
-        self._since = time.monotonic()
+        self._since = time.process_time()
         self._visits[:] = 0
 
     # ---- whose turn it is --------------------------------------------------------------------------------------------
@@ -259,7 +259,7 @@ class Executor:
             self._check_time(block, code)
 
     def _check_time(self, block: int, code: Code) -> None:
-        if time.monotonic() - self._since > self._seconds and self._visits[block] > _ROUNDS:
+        if time.process_time() - self._since > self._seconds and self._visits[block] > _ROUNDS:
             rounds = f"{self._visits[block]:,} rounds of one loop in {self._seconds:g} seconds, and no wave has ended"
             self._endless(code, rounds, "max_seconds")
 

@@ -170,7 +170,7 @@ def _decode(index: int, instruction: isa.Instruction, accumulators: int) -> Deco
     return Decoded(index, mnemonic, instruction.text, instruction.kind, read, modifiers, instruction.source, second)
 
 
-_WORD_LOADS = ("global_load_dword", "global_load_b32")
+_WORD_LOADS = ("global_load_dword", "global_load_b32", "s_load_dword", "s_load_b32")
 _SWAPS = ("global_atomic_cmpswap", "global_atomic_cmpswap_b32")
 
 

@@ -355,6 +355,8 @@ def _scalar_words(w: Waves, instruction: Decoded, address: np.ndarray, width: in
     live = np.ones(w.size, bool) if w.live is None else w.live
     address = np.where(live, address, address[live.argmax()])[:, None]
     region = w.memory.whole(int(address.min()), int(address.max()) + width)
+    if region is None and instruction.reaches_beyond:
+        return [word[:, 0] for word in read(w, instruction, address, w.full(live[:, None]), width, ())]
     if region is None:
         words = [np.zeros(address.shape, U32) for _ in range(max(1, width // 4))]
         for region, offset, lanes in pieces(w, instruction, "load", address, None, width):

@@ -332,3 +332,15 @@ def test_reads_of_three_words_are_counted(arch):
     run = launch(code, lds=1024, arch=arch)
     lanes = 64 if arch == "gfx942" else 32
     assert (run.lds.bytes, run.lds.conflicts) == (2 * 12 * lanes, 0)
+
+
+@triton.jit
+def count_kernel(x_ptr):
+    tl.atomic_add(x_ptr, 1.0)
+
+
+@pytest.mark.parametrize("arch", ["gfx942", "gfx1100"])
+def test_an_atomic_of_one_half_reads_the_word_around_it(arch):
+    x = torch.zeros(1, dtype=torch.float16)
+    assert simulate(count_kernel, (3,), (x,), arch=arch).wrong == ()
+    assert x.item() == 3
