@@ -22,7 +22,8 @@ help:  ## list the targets
 setup:  ## install everything into .venv; quick when nothing has changed
 	@$(PYTHON) scripts/setup.py
 
-# Kernels that know the course's magics from the start.
+# Kernels that know the course's magics from the start, and a server that leaves lessons which were only run as they are.
+lab: export JUPYTER_CONFIG_PATH := $(CURDIR)/course_lab/jupyter$(if $(JUPYTER_CONFIG_PATH),:$(JUPYTER_CONFIG_PATH))
 lab: export JUPYTER_PATH := $(CURDIR)/course_lab/jupyter$(if $(JUPYTER_PATH),:$(JUPYTER_PATH))
 lab: setup  ## bring your copies in work/ up to date and open them in JupyterLab
 	@$(BIN)/course sync || true

@@ -3,6 +3,7 @@
 - `copies`   where the copies are, and which file's answer counts
 - `refresh`  makes them and brings them up to date
 - `choose`   which answers `course check` grades
+- `in_place` lets nobody change a tracked lesson by running it
 - `tracked`  puts the tracked notebooks back as they were committed, so that `git pull` goes through
 - `signatures` let JupyterLab show the stored pictures
 """

@@ -58,7 +58,7 @@ def sync(clear: bool = False, take_from: Path | None = None) -> SyncReport:
     notebook, or a folder of them, whose answers are taken over too, where the copies have none.
     """
     report, used = SyncReport(), 0
-    for root in _roots():
+    for root in roots():
         job = _Job(root, report)
         with _alone(work_folder(root)):
             job.all()
@@ -68,7 +68,7 @@ def sync(clear: bool = False, take_from: Path | None = None) -> SyncReport:
             if take_from:
                 used += job.attempt(job.take_all, take_from) or 0
             job.provide_settings()
-    if not _roots():
+    if not roots():
         report.problems.append(
             "The course is installed here without its notebooks: get its repository, and run this there."
         )
@@ -77,7 +77,8 @@ def sync(clear: bool = False, take_from: Path | None = None) -> SyncReport:
     return report
 
 
-def _roots() -> list[Path]:
+def roots() -> list[Path]:
+    """The folders of the courses on this machine that have their notebooks."""
     found = set()
     for lesson in lessons.all():
         with contextlib.suppress(LessonError):  # installed without its notebooks

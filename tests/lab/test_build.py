@@ -12,7 +12,7 @@ from ipykernel.kernelspec import get_kernel_dict
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_output
 
-from course_lab.authoring.build import builder, files, outputs
+from course_lab.authoring.build import assemble, builder, files, outputs
 from course_lab.authoring.build.learner import ORPHANS
 
 FOLDERS = ("notebooks", "exercises", "solutions")
@@ -107,6 +107,7 @@ def test_the_learners_notebook_has_stubs_headers_and_no_outputs(fake_course):
     assert find(notebook, "$y = 2x$").source.startswith(
         "## Exercise 90.1: Double\n\n★☆☆ · about 5 minutes\n\n**Input**"
     )
+    assert notebook.cells[-1].source == assemble.NOTES
     assert not any("Without the mask" in text for text in texts(notebook))
     assert not any("### " in text for text in texts(notebook))
 
@@ -116,7 +117,7 @@ def test_solutions_are_solved_executed_and_explained(fake_course):
     code = find(notebook, "%%exercise 90.1")
     assert "mask = offs < N" in code.source and "your code here" not in code.source
     assert code.execution_count == 2 and code.outputs
-    assert find(notebook, "Without the mask")
+    assert find(notebook, "Without the mask") and assemble.NOTES not in texts(notebook)
     assert not any("###" in text for text in texts(notebook))
 
 

@@ -76,7 +76,7 @@ def _without_magic(notebook):
 @pytest.mark.parametrize(
     "damage, message",
     [
-        (_twice, "exercises/90_double.ipynb has 2 answer cells of exercise 90.1 (cells 4 and 8): keep one"),
+        (_twice, "exercises/90_double.ipynb has 2 answer cells of exercise 90.1 (cells 4 and 9): keep one"),
         (_deleted, "exercises/90_double.ipynb has no answer cell of exercise 90.1: undo its deletion"),
         (_without_magic, "cell 4 was the answer to exercise 90.1. Make `%%exercise 90.1` its first line again"),
     ],

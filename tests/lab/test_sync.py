@@ -8,6 +8,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
+from jupyter_server.services.contents.filemanager import FileContentsManager
 from nbformat import NotebookNode
 from nbformat.sign import NotebookNotary
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_output
@@ -15,6 +16,7 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_output
 from course_lab.authoring import lessons
 from course_lab.authoring.build import builder, outputs
 from course_lab.work import answer_file, sync
+from course_lab.work.in_place import keep_stored_outputs
 
 MINE = "%%exercise 90.1\ndef double(x):\n    return x + x  # mine"
 OTHER = "%%exercise 90.1\ndef double(x):\n    return 2 * x  # later"
@@ -30,7 +32,7 @@ def git(folder: Path, *arguments: str) -> str:
 def author(fake_course, tmp_path, monkeypatch):
     """The course of an author, as a git repository. `publish` builds and commits what was edited."""
     monkeypatch.setattr(builder, "execute", lambda notebook, *args, **kwargs: outputs.normalise(notebook))
-    (fake_course.root / ".gitignore").write_text("/work/\n__pycache__/\n/fake-1.0.dist-info/\n/fake_lessons/\n")
+    (fake_course.root / ".gitignore").write_text("/work/\n__pycache__/\n.ipynb_checkpoints/\n/fake-1.0.dist-info/\n/fake_lessons/\n")
     git(fake_course.root, "init", "-q", "-b", "main")
 
     def publish(*edits: tuple[str, str, str]) -> None:
@@ -293,6 +295,40 @@ def test_the_copy_counts_unless_it_is_untouched(clone):
     assert answer_file(lesson, "90.1") == original
     write(mine, answer_with(OTHER))
     assert answer_file(lesson, "90.1") == mine
+
+
+def test_notes_stay_where_they_are_written(clone, published):
+    sync()
+    mine = clone / "work/exercises" / NOTEBOOK
+    write(mine, lambda notebook: find(notebook, "## Your notes").update(source="## Notes\n\nmasks!"))
+    published(("exercises.py", "That is all.", "That was all."))
+    sync()
+    assert texts(mine)[-2:] == ["That was all.", "## Notes\n\nmasks!"]
+
+
+@pytest.mark.filterwarnings("ignore:Overriding existing pre_save_hook")
+@pytest.mark.parametrize("folder", ["notebooks", "exercises", "solutions"])
+def test_a_tracked_notebook_that_was_only_run_is_saved_as_it_was(clone, folder):
+    """JupyterLab's server saves a run lesson through the hook; a cell that was written in is saved as it is."""
+    manager = FileContentsManager(root_dir=str(clone), pre_save_hook=keep_stored_outputs)
+    path = f"{folder}/{NOTEBOOK}"
+
+    def run_and_save(text: str = "", to: str = path) -> None:
+        model = manager.get(path)
+        for cell in model["content"].cells:
+            if cell.cell_type == "code":
+                cell.outputs, cell.execution_count = [new_output("stream", text="a time: 1.2 s")], 77
+        model["content"].cells[0].source += text
+        model["content"].metadata["widgets"] = {}
+        manager.save(model, to)
+
+    run_and_save()
+    assert git(clone, "status", "--porcelain") == ""
+    sync()
+    run_and_save(to=f"work/{path}")
+    assert "a time" in (clone / "work" / path).read_text()
+    run_and_save(" my words")
+    assert "my words" in (clone / path).read_text() and "a time" in (clone / path).read_text()
 
 
 def test_course_work_names_another_folder(clone, tmp_path, monkeypatch):

@@ -13,6 +13,9 @@ from course_lab.authoring import source
 from course_lab.authoring.lessons import Lesson
 
 NOT_COMPARED = "nbval-ignore-output"
+NOTES = (
+    "## Your notes\n\nDouble-click here and write what you want to keep. New versions of the course leave it."
+)
 # All that JupyterLab writes when it saves, so that saving a lesson changes nothing. The kernels of `make lab` give
 # "3" as their version (course_lab/jupyter/): the exact one differs from machine to machine.
 KERNEL = {
@@ -40,9 +43,10 @@ def lesson_notebook(lesson: Lesson) -> NotebookNode:
 
 
 def exercise_notebook(lesson: Lesson) -> NotebookNode:
-    """Return the learner's notebook: stubs in the answer cells."""
+    """Return the learner's notebook: stubs in the answer cells, and a cell for their notes at the end."""
     cells = [cell for cell in source.read(lesson.file("exercises.py")) if source.SOLUTION_ONLY not in cell.tags]
-    return notebook(lesson, (_exercise_cell(lesson, cell, lambda answer: answer.stub) for cell in cells))
+    nodes = [_exercise_cell(lesson, cell, lambda answer: answer.stub) for cell in cells]
+    return notebook(lesson, [*nodes, new_markdown_cell(NOTES)])
 
 
 def solution_notebook(lesson: Lesson) -> NotebookNode:
