@@ -136,10 +136,11 @@ def _history(known: list[dict[str, Any]]) -> History:
 
 @dataclass(frozen=True)
 class LessonProgress:
-    """One lesson: its name, and the state of each exercise ('solved', 'tried', 'open') by number."""
+    """One lesson: its name, the state of each exercise ('solved', 'tried', 'open') by number, and its short path."""
 
     name: str
     exercises: dict[str, str]
+    core: tuple[str, ...] = ()
 
     @property
     def solved(self) -> int:
@@ -160,19 +161,25 @@ class Progress:
         return Table([_row(lesson) for lesson in self.lessons], ("lesson", "solved", "tried", "exercises"))
 
     def __str__(self) -> str:
-        return f"{self._table().text()}\n\n{_LEGEND}"
+        return f"{self._table().text()}\n\n{self._legend()}"
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        return style.card("Progress", f"{self._table().html()}<p>{escape(_LEGEND)}</p>")
+        return style.card("Progress", f"{self._table().html()}<p>{escape(self._legend())}</p>")
+
+    def _legend(self) -> str:
+        """What the marks mean, and how far the short path is."""
+        states = [lesson.exercises[number] for lesson in self.lessons for number in lesson.core]
+        return _LEGEND + (f"   * short path: {states.count('solved')} of {len(states)} solved" if states else "")
 
 
 _LEGEND = "✓ solved   … tried   · still open"
 
 
 def _row(lesson: LessonProgress) -> tuple[str, ...]:
-    marks = "  ".join(f"{_MARKS[state]} {number}" for number, state in lesson.exercises.items())
+    stars = {number: "*" if number in lesson.core else "" for number in lesson.exercises}
+    marks = "  ".join(f"{_MARKS[state]} {number}{stars[number]}" for number, state in lesson.exercises.items())
     total = len(lesson.exercises)
     return lesson.name, f"{lesson.solved}/{total}", f"{lesson.tried}/{total}", marks
 
@@ -185,5 +192,6 @@ def progress() -> Progress:
     for lesson in lessons.all():
         numbers = [exercise.number for exercise in lesson.exercises]
         if numbers:
-            rows.append(LessonProgress(lesson.name, {number: known.get(number, History()).state for number in numbers}))
+            states = {number: known.get(number, History()).state for number in numbers}
+            rows.append(LessonProgress(lesson.name, states, lesson.core))
     return Progress(tuple(rows))

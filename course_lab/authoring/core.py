@@ -81,6 +81,11 @@ def exercise_minutes(lesson: Lesson) -> int:
     return steps + sum(exercise.minutes for exercise in lesson.exercises if exercise.number in lesson.core)
 
 
+def short_path_minutes(lesson: Lesson) -> int:
+    """Minutes that the core takes, reading and exercises."""
+    return (lesson.core_minutes or 0) + exercise_minutes(lesson)
+
+
 def missing_names(lesson: Lesson) -> Iterator[str]:
     """Each name that a core cell uses and that somebody who skipped the optional parts would lack or find different."""
     owner: dict[str, Part] = {}  # of each name: the part that bound it last

@@ -638,7 +638,7 @@ print("changed:", [tuple(place) for place in (k_all != before).any(-1).nonzero()
 #
 # ## Swap it in
 #
-# Now the whole step. Each operation gets a kernel:
+# Now the whole step:
 #
 # | operation | kernel | yours from |
 # |---|---|---|

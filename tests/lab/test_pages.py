@@ -32,8 +32,8 @@ def test_without_a_readme_there_are_no_pages(tmp_path):
 def test_the_table_of_lessons_gives_time_and_difficulty(fake_source):
     row = repository_pages.lesson_table([lessons.lesson("90")]).splitlines()[2]
     assert row.startswith("| [Doubling](notebooks/90_double.ipynb) | A lesson with two exercises |  |")
-    assert row.endswith("| [2](exercises/90_double.ipynb), 15 min | ★ to ★★ |")
+    assert row.endswith("| [2](exercises/90_double.ipynb), 15 min | ★ to ★★ |  |")
     known = lessons.lesson("02")
     work = sum(exercise.minutes for exercise in known.exercises)
-    end = f"| {known.minutes} min | [6](exercises/02_rmsnorm.ipynb), {work} min | ★ to ★★★ |"
+    end = f"| {known.minutes} min | [6](exercises/02_rmsnorm.ipynb), {work} min | ★ to ★★★ | 41 min: 2.2 |"
     assert repository_pages.lesson_table([known]).endswith(end)

@@ -74,7 +74,7 @@ def test_a_folder_that_cannot_be_written_costs_a_warning(tmp_path, monkeypatch):
 
 class FakeLesson:
     def __init__(self, name, *exercises):
-        self.name, self.exercises = name, exercises
+        self.name, self.exercises, self.core = name, exercises, tuple(exercise.number for exercise in exercises[:1])
 
 
 def test_the_table_shows_each_lesson(course_home, monkeypatch):
@@ -88,7 +88,8 @@ def test_the_table_shows_each_lesson(course_home, monkeypatch):
         table = progress()
     assert [lesson.name for lesson in table.lessons] == ["91_small"]
     assert (table.lessons[0].solved, table.lessons[0].tried) == (1, 2)
-    assert "91_small  1/2     2/2    ✓ 91.1  … 91.3" in str(table)
+    assert "91_small  1/2     2/2    ✓ 91.1*  … 91.3" in str(table)
+    assert "short path: 1 of 1 solved" in str(table)
     assert "<td>1/2</td>" in table._repr_html_()
 
 

@@ -10,13 +10,18 @@ import pytest
 from course_lab.authoring import core, lessons
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-LESSONS = {lesson.name: lesson for lesson in lessons.all() if lesson.is_built_in(REPOSITORY)}
+LESSONS = {lesson.name: lesson for lesson in lessons.all() if lesson.is_built_in(REPOSITORY) and lesson.core}
 READING, EXERCISES, STEPS = 20, 25, 2  # minutes, minutes, short exercises in the core of each lesson
 FIRST_STEP = 500  # words: five minutes
 
 _LINK = re.compile(r"\[(\*\*)?([^\]]+?)(?:\*\*)?\]\((\w*)(?:\.ipynb)?#Glossary\)(?: \((\w+)\))?")  # and a short name
 
 each_lesson = pytest.mark.parametrize("lesson", LESSONS.values(), ids=LESSONS)
+
+
+def test_the_short_path_takes_about_six_hours():
+    assert len(LESSONS) >= 8
+    assert 5 <= sum(core.short_path_minutes(lesson) for lesson in LESSONS.values()) / 60 <= 7
 
 
 @each_lesson

@@ -16,6 +16,7 @@ NOT_COMPARED = "nbval-ignore-output"
 NOTES = (
     "## Your notes\n\nDouble-click here and write what you want to keep. New versions of the course leave it."
 )
+PREDICT = "**Predict"  # in a lesson's text: what the next cells print answers a question
 # All that JupyterLab writes when it saves, so that saving a lesson changes nothing. The kernels of `make lab` give
 # "3" as their version (course_lab/jupyter/): the exact one differs from machine to machine.
 KERNEL = {
@@ -39,7 +40,20 @@ def lesson_notebook(lesson: Lesson) -> NotebookNode:
     for cell in cells:
         if {cell.exercise, cell.header} - steps - {None}:
             raise source.SourceError(f"{cell.place}: exercises belong into exercises.py, steps into steps.py.")
-    return notebook(lesson, (_exercise_cell(lesson, cell, lambda answer: answer.stub) for cell in cells))
+    nodes = [_exercise_cell(lesson, cell, lambda answer: answer.stub) for cell in cells]
+    _fold_answers(nodes)
+    return notebook(lesson, nodes)
+
+
+def _fold_answers(nodes: list[NotebookNode]) -> None:
+    """Hide the stored outputs behind a prediction: a click shows them, and so does running the cell."""
+    asked = False
+    for node in nodes:
+        if node.cell_type == "markdown":
+            asked = PREDICT in node.source
+        elif asked:
+            node.metadata.collapsed = True  # JupyterLab keeps both, and changes nothing when it saves
+            node.metadata.jupyter = {"outputs_hidden": True}
 
 
 def exercise_notebook(lesson: Lesson) -> NotebookNode:

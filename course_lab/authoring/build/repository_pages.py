@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import course_lab
-from course_lab.authoring import lessons
+from course_lab.authoring import core, lessons
 from course_lab.authoring.build import compat
 from course_lab.authoring.lessons import Lesson
 from course_lab.bench import survey
@@ -50,7 +50,7 @@ def lesson_table(of: list[Lesson]) -> str:
     return Table([_lesson_row(lesson) for lesson in of], _LESSON_HEAD).markdown()
 
 
-_LESSON_HEAD = ("lesson", "what it teaches", "reading", "exercises", "difficulty")
+_LESSON_HEAD = ("lesson", "what it teaches", "reading", "exercises", "difficulty", "short path")
 
 
 def _lesson_row(lesson: Lesson) -> tuple[str, ...]:
@@ -59,7 +59,8 @@ def _lesson_row(lesson: Lesson) -> tuple[str, ...]:
     work = f"[{len(lesson.exercises)}](exercises/{lesson.name}.ipynb), {minutes} min" if minutes else ""
     span = " to ".join("★" * count for count in sorted({min(stars), max(stars)}))
     reading = f"{lesson.minutes} min" if lesson.minutes else ""
-    return f"[{lesson.title}](notebooks/{lesson.name}.ipynb)", lesson.subject, reading, work, span
+    path = f"{core.short_path_minutes(lesson)} min: {', '.join(lesson.core)}" if lesson.core else ""
+    return f"[{lesson.title}](notebooks/{lesson.name}.ipynb)", lesson.subject, reading, work, span, path
 
 
 def between(name: str, block: str, text: str) -> str:
