@@ -183,7 +183,7 @@ def offsets_of_sequences(shape: tuple[int, ...], layout: str, positions: Tensor 
 def rope(
     x: Tensor,
     cos: Tensor,
-    sin: Tensor,
+    sin: Tensor | None,
     *,
     style: str = "neox",
     layout: str = "sbhd",
@@ -193,10 +193,17 @@ def rope(
     rotary_dim: int | None = None,
     nope_first: bool = False,
 ) -> Tensor:
-    """x with rotary_dim elements of each head turned, the rest as it was (Su et al., 2021)"""
+    """x with rotary_dim elements of each head turned, the rest as it was (Su et al., 2021)
+
+    Tables may be of full width. Where sin is None, cos has the frequencies.
+    """
     rotary_dim = x.shape[-1] if rotary_dim is None else rotary_dim
     plain = x.shape[-1] - rotary_dim
     rows = rope_rows(x.shape, layout, positions, offsets, cu_seqlens).to(x.device)
+    if sin is None:  # a table of its own for each token
+        angles = rows.double().flatten()[:, None] * cos.double()
+        cos, sin, rows = angles.cos(), angles.sin(), torch.arange(len(angles), device=x.device).view(rows.shape)
+    cos, sin = (table[:, : rotary_dim // 2] for table in (cos, sin))
     if nope_first:
         kept, turned = x.split([plain, rotary_dim], dim=-1)
         return torch.cat([kept, rotate_tokens(turned, rows, cos, sin, style)], dim=-1)

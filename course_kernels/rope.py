@@ -23,6 +23,7 @@ program may write over what it read.
 Su et al., "RoFormer: Enhanced Transformer with Rotary Position Embedding", 2021.  The arguments follow ROCm's aiter.
 """
 
+import math
 from typing import NamedTuple
 
 import torch
@@ -36,6 +37,9 @@ from .backend import uses_triton
 
 STYLES = ("neox", "gptj")
 LAYOUTS = ("sbhd", "bshd", "thd")
+ONE_HEAD = {"sbd": "sbhd", "bsd": "bshd", "td": "thd"}  # tokens of one head, without a dimension for it
+PARTS = tl.constexpr(2**63 / math.pi)  # of a radian: 2**64 of a turn
+RADIANS = tl.constexpr(math.pi / 2**31)  # of a part, where a turn has 2**32
 
 
 @triton.jit
@@ -53,6 +57,20 @@ def load_angles(cos_ptr, sin_ptr, row, table_rows, HALF: tl.constexpr, BLOCK_P: 
     cos = tl.load(cos_ptr + row * HALF + offs_p, mask=mask, other=nan).to(tl.float32)
     sin = tl.load(sin_ptr + row * HALF + offs_p, mask=mask, other=nan).to(tl.float32)
     return cos, sin
+
+
+@triton.jit
+def compute_angles(frequency_ptr, row, HALF: tl.constexpr, BLOCK_P: tl.constexpr):
+    """As `load_angles`, of position * frequency; the position may be any int64.
+
+    Counted in parts of a turn, 2**64 to each, the product drops whole turns by overflowing, and rounds nothing else: a
+    product in float32 would be off by 0.01 radians at position 100000.
+    """
+    offs_p = tl.arange(0, BLOCK_P)[None, None, :]
+    radians = tl.load(frequency_ptr + offs_p, mask=offs_p < HALF, other=0.0).to(tl.float64)
+    parts = row * (radians * PARTS).to(tl.int64)
+    angle = (parts >> 32).to(tl.int32).to(tl.float32) * RADIANS  # between -pi and pi
+    return tl.cos(angle), tl.sin(angle)
 
 
 @triton.jit
@@ -177,7 +195,7 @@ def rope_kernel(
     stride_xb, stride_xs, stride_xh, stride_yb, stride_ys, stride_yh,
     stride_pb, stride_ps, stride_ob, stride_os,
     seq_len, heads, num_seqs, table_rows,
-    NEOX: tl.constexpr, INVERSE: tl.constexpr, HALF: tl.constexpr, START: tl.constexpr,
+    NEOX: tl.constexpr, INVERSE: tl.constexpr, HALF: tl.constexpr, TWICE: tl.constexpr, START: tl.constexpr,
     PLAIN: tl.constexpr, PLAIN_START: tl.constexpr,
     BLOCK_T: tl.constexpr, BLOCK_H: tl.constexpr, BLOCK_P: tl.constexpr, BLOCK_D: tl.constexpr,
 ):  # fmt: skip
@@ -191,7 +209,10 @@ def rope_kernel(
         offs_t, mask_t, batch, positions_ptr, offsets_ptr, cu_seqlens_ptr,
         stride_pb, stride_ps, stride_ob, stride_os, num_seqs,
     )  # fmt: skip
-    cos, sin = load_angles(cos_ptr, sin_ptr, row, table_rows, HALF, BLOCK_P)
+    if sin_ptr is None:
+        cos, sin = compute_angles(cos_ptr, row, HALF, BLOCK_P)
+    else:  # a table of full width is one with twice the rows, of which every other is read
+        cos, sin = load_angles(cos_ptr, sin_ptr, row * TWICE, table_rows * TWICE, HALF, BLOCK_P)
     if INVERSE:
         sin = -sin
 
@@ -245,7 +266,7 @@ def rope_forward(
     x: torch.Tensor,
     y: torch.Tensor,
     cos: torch.Tensor,
-    sin: torch.Tensor,
+    sin: torch.Tensor | None,
     positions: torch.Tensor | None,
     offsets: torch.Tensor | None,
     cu_seqlens: torch.Tensor | None,
@@ -255,7 +276,10 @@ def rope_forward(
     nope_first: bool,
     inverse: bool = False,
 ) -> None:
-    """Write x, turned, to y, which may be x. positions: (B, S); offsets: (B, S), or (sequences, T) with cu_seqlens."""
+    """Write x, turned, to y, which may be x. positions: (B, S); offsets: (B, S), or (sequences, T) with cu_seqlens.
+
+    cos and sin may be of full width. Where sin is None, cos has the frequencies, (rotary_dim / 2,).
+    """
     plain = x.shape[-1] - rotary_dim
     x_view, y_view = batch_first(x, layout), batch_first(y, layout)
     batch, seq_len, heads, head_dim = x_view.shape
@@ -269,7 +293,8 @@ def rope_forward(
             *((0, 0) if positions is None else positions.stride()),
             *((0, 0) if offsets is None else offsets.stride()),
             seq_len, heads, 0 if cu_seqlens is None else len(cu_seqlens) - 1, len(cos),
-            NEOX=style == "neox", INVERSE=inverse, HALF=rotary_dim // 2, START=plain if nope_first else 0,
+            NEOX=style == "neox", INVERSE=inverse, HALF=rotary_dim // 2,
+            TWICE=1 if sin is None else cos.shape[1] // (rotary_dim // 2), START=plain if nope_first else 0,
             PLAIN=0 if y is x else plain, PLAIN_START=0 if nope_first else rotary_dim,
             BLOCK_P=block_p, BLOCK_D=triton.next_power_of_2(max(plain, 1)), **meta,
         )  # fmt: skip
@@ -279,7 +304,7 @@ def rope_forward(
 def rope_backward(
     dy: torch.Tensor,
     cos: torch.Tensor,
-    sin: torch.Tensor,
+    sin: torch.Tensor | None,
     positions: torch.Tensor | None,
     offsets: torch.Tensor | None,
     cu_seqlens: torch.Tensor | None,
@@ -391,6 +416,17 @@ def check_tables(half: int, **pair: torch.Tensor) -> None:
     checks.not_differentiable(**pair)
 
 
+def _check_frequencies(x, half, inv_freq):
+    """inv_freq has a frequency for each pair."""
+    checks.are_tensors(inv_freq=inv_freq)
+    if inv_freq.dtype not in (torch.float32, torch.float64):
+        raise TypeError(f"inv_freq must be float32 or float64, got {inv_freq.dtype}; less is too coarse for angles")
+    checks.same_device(x=x, inv_freq=inv_freq)
+    checks.shape((half,), inv_freq=inv_freq)
+    checks.contiguous(inv_freq=inv_freq)
+    checks.not_differentiable(inv_freq=inv_freq)
+
+
 def _check_index(x, layout, positions, offsets, cu_seqlens):
     """Shapes and devices of what says which angles a token takes."""
     index = {"positions": positions, "offsets": offsets, "cu_seqlens": cu_seqlens}
@@ -422,7 +458,7 @@ def _check_values(x, table_rows, layout, positions, offsets, cu_seqlens):
     what = "the rows of cos and sin"
     if positions is None and offsets is None and cu_seqlens is None:
         seq_len = batch_first(x, layout).shape[1]
-        if seq_len > table_rows:
+        if table_rows is not None and seq_len > table_rows:
             raise ValueError(f"x has {seq_len} positions but cos and sin have {table_rows} rows; make longer tables")
         return
     if not checks.values_are_checked(x):
@@ -431,6 +467,8 @@ def _check_values(x, table_rows, layout, positions, offsets, cu_seqlens):
         ends = cu_seqlens.tolist()
         if ends[0] != 0 or ends[-1] != len(x) or ends != sorted(ends):
             raise ValueError(f"cu_seqlens must rise from 0 to {len(x)}, the tokens of x; got {ends}")
+    if table_rows is None:
+        return
     if positions is not None:
         checks.below(table_rows, what, positions=positions)
     if offsets is not None or cu_seqlens is not None:
@@ -447,8 +485,8 @@ def _check_inplace(x):
 
 def rope(
     x: torch.Tensor,
-    cos: torch.Tensor,
-    sin: torch.Tensor,
+    cos: torch.Tensor | None = None,
+    sin: torch.Tensor | None = None,
     *,
     style: str = "neox",
     layout: str = "sbhd",
@@ -458,13 +496,16 @@ def rope(
     rotary_dim: int | None = None,
     nope_first: bool = False,
     inplace: bool = False,
+    inv_freq: torch.Tensor | None = None,
+    full_width: bool = False,
 ) -> torch.Tensor:
     """x with every head turned by its token's angles; differentiable in x.
 
     Args:
-        x: `sbhd` (S, B, heads, D), `bshd` (B, S, heads, D) or `thd` (T, heads, D); float32, float16 or bfloat16; unit
-            stride along a head, any others.
-        cos, sin: (P, rotary_dim / 2), as from `rope_tables`; any of the three dtypes, contiguous, without grad.
+        x: `sbhd` (S, B, heads, D), `bshd` (B, S, heads, D) or `thd` (T, heads, D); `sbd`, `bsd` or `td` without heads;
+            float32, float16 or bfloat16; unit stride along a head, any others.
+        cos, sin: (P, rotary_dim / 2), as from `rope_tables`; any of the three dtypes, contiguous, without grad. None
+            where inv_freq is given.
         style: "neox" pairs i with i + rotary_dim / 2, "gptj" 2i with 2i + 1. Pairs stay where they are: "gptj" heads
             come out interleaved, where DeepSeek's published code gathers all first elements before all second ones.
         layout: the order of x's dimensions.
@@ -477,6 +518,10 @@ def rope(
         rotary_dim: how many elements of a head turn; the others stay as they are. None is all.
         nope_first: the elements that stay are the first of a head, not the last.
         inplace: write to x and return it.
+        inv_freq: instead of tables (rotary_dim / 2,), float32 or float64, radians a position of each pair, from -pi to
+            pi: angles are computed in the kernel, for positions of any size and sign, and no table is read.
+        full_width: cos and sin are (P, rotary_dim), each row twice its first half, `torch.cat([cos, cos], -1)`, as many
+            models keep them.
 
     Returns:
         Shape and dtype of x, contiguous unless in place.
@@ -489,24 +534,44 @@ def rope(
             (elsewhere that token becomes NaN), or cu_seqlens that do not rise from 0 to T.
     """
     check_style(style)
+    index = {"positions": positions, "offsets": offsets, "cu_seqlens": cu_seqlens}
+    if layout in ONE_HEAD:
+        checks.floating(x=x)
+        checks.rank(len(layout), f"{layout} with d the head's width", x=x)
+        if inplace:
+            _check_inplace(x)
+        options = {
+            "style": style,
+            "layout": ONE_HEAD[layout],
+            "rotary_dim": rotary_dim,
+            "nope_first": nope_first,
+            **index,
+        }
+        angles = {"inv_freq": inv_freq, "full_width": full_width}
+        y = rope(x.unsqueeze(-2), cos, sin, inplace=inplace, **options, **angles)
+        return x if inplace else y.squeeze(-2)
     if layout not in LAYOUTS:
-        raise ValueError(f"layout must be one of {', '.join(LAYOUTS)}; got {layout!r}")
-    checks.floating(x=x, cos=cos, sin=sin)
+        raise ValueError(f"layout must be one of {', '.join((*LAYOUTS, *ONE_HEAD))}; got {layout!r}")
+    if (inv_freq is None) == (cos is None and sin is None):
+        raise ValueError("angles come from tables or from frequencies: give cos and sin, or inv_freq")
+    checks.floating(x=x, **({"cos": cos, "sin": sin} if inv_freq is None else {}))
     checks.rank(*((3, "(T, heads, D)") if layout == "thd" else (4, f"{layout} with d the head's width")), x=x)
     rotary_dim = x.shape[-1] if rotary_dim is None else rotary_dim
     if rotary_dim <= 0 or rotary_dim % 2 or rotary_dim > x.shape[-1]:
         raise ValueError(f"rotary_dim must be even, above 0 and at most the head's {x.shape[-1]}, got {rotary_dim}")
-    check_tables(rotary_dim // 2, cos=cos, sin=sin)
+    if inv_freq is None:
+        check_tables(rotary_dim if full_width else rotary_dim // 2, cos=cos, sin=sin)
+    else:
+        _check_frequencies(x, rotary_dim // 2, inv_freq)
+        cos = inv_freq
     checks.unit_stride(x=x)
     _check_index(x, layout, positions, offsets, cu_seqlens)
-    _check_values(x, len(cos), layout, positions, offsets, cu_seqlens)
+    _check_values(x, len(cos) if inv_freq is None else None, layout, positions, offsets, cu_seqlens)
     if inplace:
         _check_inplace(x)
-    index = {"positions": positions, "offsets": offsets, "cu_seqlens": cu_seqlens}
     if x.numel() == 0 or not uses_triton(x):
-        y = reference.rope(
-            x, cos, sin, style=style, layout=layout, rotary_dim=rotary_dim, nope_first=nope_first, **index
-        )
+        options = {"style": style, "layout": layout, "rotary_dim": rotary_dim, "nope_first": nope_first}
+        y = reference.rope(x, cos, sin, **options, **index)
         return x.copy_(y) if inplace else y
     views = _index_views(x, layout, **index)
     rotation = Rotation(style, layout, rotary_dim, nope_first)

@@ -213,6 +213,14 @@ def test_cache_of_fp8(recorded, layout):
     check_heads(recorded, stores=False)
 
 
+@pytest.mark.parametrize("style", ["neox", "gptj"])
+def test_angles_computed_in_the_kernel(recorded, style):
+    x = torch.empty(2, 4096, 32, 128, dtype=torch.bfloat16)
+    for inv_freq in (torch.empty(64), torch.empty(64, dtype=torch.float64)):
+        rope.rope_forward(x, torch.empty_like(x), inv_freq, None, None, None, None, style, "bshd", 128, False)
+    check_heads(recorded)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("style", ["neox", "gptj"])
 @pytest.mark.parametrize("dtype", DTYPES, ids=short)

@@ -73,6 +73,10 @@ CASES = {
         lambda x, table: rope(2 * x, table, inplace=True),
         lambda: (floats(4, 2, 3, 8), tables()),
     ),
+    "rope by frequencies": (
+        lambda x, inv_freq: ck.rope(x, inv_freq=inv_freq, layout="bsd"),
+        lambda: (floats(2, 3, 8), fixed(4).sigmoid()),
+    ),
     "rope_2d": (lambda x, table: ck.rope_2d(x, *table[:8].chunk(4)), lambda: (fixed(2, 4, 3, 16), tables())),
     "split_qkv_rope": (
         lambda qkv, table, positions: ck.split_qkv_rope(qkv, *table.chunk(2), positions, 3, 1, 8),

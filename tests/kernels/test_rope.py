@@ -425,6 +425,106 @@ def test_one_program_turns_many_heads(device):
     assert meta["BLOCK_H"] == 32 and blocks == (4, 1)
 
 
+# ---- angles from frequencies, tables of full width, tokens without heads ---------------------------------------------
+
+
+def frequencies(rotary_dim, base=10000.0):
+    return base ** (-torch.arange(0, rotary_dim, 2, dtype=torch.float64) / rotary_dim)
+
+
+@pytest.mark.parametrize("style", STYLES)
+@pytest.mark.parametrize("start", [0, 131071, -7, 2**33])
+def test_angles_computed_in_the_kernel_are_those_of_float64(start, style, dtype, device):
+    """At position 131071 an angle that is a product in float32 is off by 0.01; at 2**33 it has no digit left."""
+    x, inv_freq = randn((2, 3, 5, 24), dtype, device), frequencies(16).to(device)
+    positions = start + torch.arange(3, device=device)
+    with course_kernels.use_backend("triton"):
+        y = course_kernels.rope(x, inv_freq=inv_freq, style=style, layout="bshd", positions=positions, rotary_dim=16)
+    turns = positions.double().cpu()[:, None] * frequencies(16)
+    tables = turns.cos().to(device), turns.sin().to(device)
+    want = reference.rope(x.double(), *tables, style=style, layout="bshd", rotary_dim=16)
+    assert_close(y, want, 2 * TOLERANCE[dtype])
+    with course_kernels.use_backend("torch"):
+        slow = course_kernels.rope(x, inv_freq=inv_freq, style=style, layout="bshd", positions=positions, rotary_dim=16)
+    assert_close(slow, want, 2 * TOLERANCE[dtype])
+
+
+def test_frequencies_serve_every_way_to_say_a_position_and_the_gradient(device):
+    x, inv_freq = randn((9, 2, 8), device=device), frequencies(8).float().to(device)
+    cos, sin = tables(device, 8)
+    for options in (
+        {"cu_seqlens": torch.tensor([0, 4, 4, 9], device=device)},
+        {"offsets": torch.tensor([5], device=device)},
+        {"positions": torch.arange(9, device=device).flip(0), "nope_first": True},
+        {},
+    ):
+        results = []
+        for angles in ((cos, sin), ()):
+            leaf = x.clone().requires_grad_()
+            more = {} if angles else {"inv_freq": inv_freq}
+            with course_kernels.use_backend("triton"):
+                y = course_kernels.rope(leaf, *angles, layout="thd", **options, **more)
+            results.append((y.detach(), *torch.autograd.grad(y, leaf, x)))
+        for a, b in zip(*results):
+            assert_close(a, b, 1e-5)
+    with course_kernels.use_backend("triton"):
+        inplace = x.clone()
+        assert course_kernels.rope(inplace, inv_freq=inv_freq, layout="thd", inplace=True) is inplace
+    assert_close(inplace, results[0][0], 1e-5)
+
+
+@pytest.mark.parametrize("style", STYLES)
+def test_tables_of_full_width(style, dtype, device):
+    """Each angle twice, in two halves, as `LlamaRotaryEmbedding` has them."""
+    x, positions = randn((4, 2, 3, 12), dtype, device), torch.tensor([3, 0, 63, 7], device=device)
+    cos, sin = tables(device, 8)
+    options = {"style": style, "positions": positions, "rotary_dim": 8}
+    for backend in ("triton", "torch"):
+        with course_kernels.use_backend(backend):
+            y = course_kernels.rope(x, cos, sin, **options)
+            wide = course_kernels.rope(x, cos.repeat(1, 2), sin.repeat(1, 2), full_width=True, **options)
+        assert torch.equal(wide, y)
+
+
+@pytest.mark.parametrize(("layout", "with_heads"), [("sbd", "sbhd"), ("bsd", "bshd"), ("td", "thd")])
+def test_tokens_without_heads(layout, with_heads, dtype, device):
+    x = randn((3, 4, 8)[: len(layout)] if layout != "td" else (3, 8), dtype, device)
+    cos, sin = tables(device, 8)
+    for backend in ("triton", "torch"):
+        with course_kernels.use_backend(backend):
+            y = course_kernels.rope(x, cos, sin, layout=layout)
+            assert torch.equal(y, course_kernels.rope(x.unsqueeze(-2), cos, sin, layout=with_heads).squeeze(-2))
+            leaf = x.clone().requires_grad_()
+            middle = leaf * 1
+            assert course_kernels.rope(middle, cos, sin, layout=layout, inplace=True) is middle
+        assert torch.equal(middle, y)
+        (dx,) = torch.autograd.grad(middle, leaf, y)
+        assert_close(dx, x, 4 * TOLERANCE[dtype])  # turned there and back, rounded twice
+
+
+@pytest.mark.parametrize("backend", ["torch", "auto"])
+@pytest.mark.parametrize(
+    ("error", "message", "angles", "options"),
+    [
+        (ValueError, "give cos and sin, or inv_freq", lambda c, s: (), {}),
+        (ValueError, "give cos and sin, or inv_freq", lambda c, s: (c, s), {"inv_freq": torch.ones(4)}),
+        (
+            TypeError,
+            "inv_freq must be float32 or float64, got torch.float16",
+            lambda c, s: (),
+            {"inv_freq": torch.ones(4).half()},
+        ),
+        (ValueError, r"inv_freq must have shape \(4,\), got \(8,\)", lambda c, s: (), {"inv_freq": torch.ones(8)}),
+        (ValueError, r"cos must have shape \(64, 8\), got \(64, 4\)", lambda c, s: (c, s), {"full_width": True}),
+        (ValueError, "x must have 3 dimensions", lambda c, s: (c, s), {"layout": "bsd"}),
+    ],
+)
+def test_bad_angles_are_named(error, message, angles, options, backend, no_launch):
+    x = randn((3, 2, 1, 8))
+    with course_kernels.use_backend(backend), pytest.raises(error, match=message):
+        course_kernels.rope(x, *angles(*tables("cpu", 8)), **options)
+
+
 # ---- two dimensions ------------------------------------------------------------------------------------------------
 
 
