@@ -6,7 +6,8 @@
 # GPUs.
 #
 # You do not need a GPU. This page takes about 20 minutes: your first kernel, what your machine can tell you about it,
-# the language model that you will rebuild kernel by kernel, and how exercises are graded.
+# the language model that you will rebuild kernel by kernel, and how exercises are graded. (Every lesson has parts
+# marked as optional. Without them, the short path takes about 18 here.)
 #
 # **In doing so, you will learn**
 #
@@ -176,6 +177,26 @@ except IndexError as error:
 
 # %% [markdown]
 # A GPU would not have told you. It would have read what lies behind `x`, overwritten what lies behind `y`, and gone on.
+#
+# ### Looking inside (optional)
+#
+# Interpreted, a kernel is ordinary Python, so you can print in it. Each value is a block:
+
+
+# %%
+@triton.jit
+def talking_kernel(x_ptr, n, BLOCK: tl.constexpr):
+    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + offs, mask=offs < n, other=0.0)
+    print("program", tl.program_id(0), "loads", x)
+
+
+talking_kernel[(2,)](torch.arange(6.0), 6, BLOCK=4)
+
+# %% [markdown]
+# The same holds in a script of your own, with or without this course: `TRITON_INTERPRET=1 python my_script.py`. Put
+# `breakpoint()` into the kernel, and Python's debugger stops there, in each program; `p x` shows a block, `n` goes to
+# the next line. (The variable must be set before Triton is imported. In a notebook of the course leave it alone.)
 #
 # ## Engine 2: the AMD compiler
 #

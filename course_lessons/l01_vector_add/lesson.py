@@ -648,6 +648,24 @@ table
 # cost hardly more than a single row of 576, though they have 455 times the elements: about a microsecond is what a
 # kernel takes before its bytes count.
 #
+# A curve over all sizes says it best: flat while a launch is all that counts, then a straight line, as long as the
+# bytes.
+
+# %% tags=["nbval-ignore-output"]
+import matplotlib.pyplot as plt
+
+every = bench.stored("vector_add", gpu="H200")
+figure, (times, rates) = plt.subplots(1, 2, figsize=(9, 3.2), layout="constrained")
+for name, style in (("eager", "o-"), ("ours", "s-"), ("copy", "k--")):
+    points = sorted((f.bytes, f.seconds) for f in every.measurements if f.name == name)
+    moved, seconds = zip(*points)
+    times.loglog(moved, [1e6 * t for t in seconds], style, label=name, markersize=4)
+    rates.semilogx(moved, [b / t / 1e12 for b, t in points], style, label=name, markersize=4)
+times.set(xlabel="bytes moved", ylabel="microseconds", title=str(every.machine).partition(",")[0])
+rates.set(xlabel="bytes moved", ylabel="TB/s", title="small ones come from the cache")
+_ = times.legend()
+
+# %% [markdown]
 # With a GPU in this machine, the next cell times your kernel against PyTorch's. Without one, it says so.
 
 # %% tags=["nbval-ignore-output"]

@@ -13,9 +13,7 @@ from course_lab.authoring import source
 from course_lab.authoring.lessons import Lesson
 
 NOT_COMPARED = "nbval-ignore-output"
-NOTES = (
-    "## Your notes\n\nDouble-click here and write what you want to keep. New versions of the course leave it."
-)
+NOTES = "## Your notes\n\nDouble-click here and write what you want to keep. New versions of the course leave it."
 PREDICT = "**Predict"  # in a lesson's text: what the next cells print answers a question
 # All that JupyterLab writes when it saves, so that saving a lesson changes nothing. The kernels of `make lab` give
 # "3" as their version (course_lab/jupyter/): the exact one differs from machine to machine.
