@@ -449,6 +449,11 @@ def _divided_by(count: Callable[[int], int]) -> Callable[..., Tensor]:
     return formula
 
 
+def _block_stays(args: tuple, launches: tuple) -> str:
+    blocks = [block for launch in launches if (block := launch.constant("BLOCK")) not in (None, 1024)]
+    return f"`BLOCK` was {blocks[0]}. It is to stay 1024, however wide the row is." if blocks else ""
+
+
 _LONG = Exercise(
     number="2.5",
     title="Rows of any length",
@@ -457,6 +462,7 @@ _LONG = Exercise(
     entry="rms_norm_long",
     reference=reference.rms_norm,
     exact=widened(reference.rms_norm),
+    demand=_block_stays,
     cases=(
         Case("one full block", _norm(2, 1024), **in_float32(20_000), again=True),
         Case("two full blocks", _norm(2, 2048), **in_float32(20_000)),

@@ -76,8 +76,8 @@ MUTANTS = {
             (("tl.max(keys_seen, axis=0)", "tl.min(keys_seen, axis=0)"),),
             "stops-before-the-diagonal",
         ),
-        Mutant("queries D apart", (("stride_qm + offs_d", "D + offs_d"),), "tokens-side-by-side"),
-        Mutant("keys D apart", (("stride_kn + offs_d", "D + offs_d"),), "tokens-side-by-side"),
+        Mutant("queries D apart", (("stride_qm + offs_d", "D + offs_d"),), "between-rows"),
+        Mutant("keys D apart", (("stride_kn + offs_d", "D + offs_d"),), "between-rows"),
         Mutant(
             "copies first",
             (

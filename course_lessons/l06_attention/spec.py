@@ -1,5 +1,6 @@
 """The exercises of lesson 06: what is asked, how it is checked, what the hints say."""
 
+import math
 from collections.abc import Callable
 
 import torch
@@ -7,18 +8,33 @@ from torch import Generator, Tensor
 
 from course_kernels import reference
 from course_lab.authoring.exercise import Case, Exercise, Suspect
+from course_lab.authoring.spread import spread
+from course_lab.authoring.tolerance import in_float32
 from course_lessons.l06_attention import reference as own
+from course_lessons.makers import FAR, widened, with_gaps
 
-# Rounded once: one unit in the last place is 2^-10 (float16) or 2^-7 (bfloat16) of the value. In attention the weights
-# are rounded as well, as operand of the second product.
-_FLOAT32 = {"atol": 1e-5, "rtol": 1e-5, "why": "float32 sums in another order differ by less than 1e-6 here"}
-_LARGE = {
-    "atol": 1e-4,
-    "rtol": 1e-4,
-    "why": "a score around 50 is off by 4e-6, and its exponential by as much of itself",
-}
-_FLOAT16 = {"atol": 2e-3, "rtol": 2e-3, "why": "weights and result are rounded to float16: 5e-4 of the value each"}
-_BFLOAT16 = {"atol": 1e-2, "rtol": 1e-2, "why": "weights and result are rounded to bfloat16: 4e-3 of the value each"}
+# Softmax and LSE: exponentials of differences, and a sum of at most 300 of them.
+_ROW = in_float32(300, size=0.1)
+_LSE = in_float32(300, size=5.0)
+# Attention: an error of a score is one of its exponential, and values of about 4 are weighted with them.
+_ONCE = in_float32(200, size=4.0)
+_LARGE = in_float32(200, size=50.0)
+_VERY_LARGE = in_float32(200, size=600.0)
+_HUGE = in_float32(200, size=5e4)
+
+
+def _weights(dtype: torch.dtype, size: float = 0.75) -> dict:
+    """The statement rounds the weights, as operand of the second product: `size` roundings remain of their sum."""
+    unit = torch.finfo(dtype).eps / 2
+    return {"atol": size * unit, "rtol": unit / 4, "why": "weights in 16 bits, summed in float32"}
+
+
+_FLOAT16 = _weights(torch.float16)
+_BFLOAT16 = _weights(torch.bfloat16)
+# The same of a gradient: less averages out, as its terms are products of three factors.
+_GRADIENT16 = _weights(torch.float16, 1.25)
+_GRADIENT_BF16 = _weights(torch.bfloat16, 1.25)
+_LONG_GRADIENT = _weights(torch.bfloat16, 0.4)
 
 Make = Callable[[Generator], tuple]
 _INF = float("inf")
@@ -75,6 +91,26 @@ def _head(sq: int, sk: int, d: int, *, dtype=torch.float32, size=1.0, mean=0.0) 
     return make
 
 
+def _around_two(sq: int, sk: int, d: int) -> Make:
+    """bfloat16, values around 2: there an accumulator of 16 bits drifts, and rounded weights average out."""
+
+    def make(generator: Generator) -> tuple:
+        q, k, v = _head(sq, sk, d)(generator)
+        return q.bfloat16(), k.bfloat16(), (2 + v).bfloat16()
+
+    return make
+
+
+def _far(make: Make) -> Make:
+    """The same inputs, the rows of the first 2^30 elements apart."""
+
+    def far(generator: Generator) -> tuple:
+        x, *rest = make(generator)
+        return spread(x, (FAR, 1)), *rest
+
+    return far
+
+
 def _window(sq: int, sk: int, d: int, window: int, **kind) -> Make:
     return lambda generator: (*_head(sq, sk, d, **kind)(generator), window)
 
@@ -90,6 +126,30 @@ def _heads(b: int, h: int, kh: int, s: int, sk: int, d: int, *, dtype=torch.floa
         return tuple(x.to(dtype) for x in (size * q, k, v))
 
     return make
+
+
+def _low_heads(b: int, h: int, kh: int, s: int, sk: int, d: int, mean: float) -> Make:
+    """All scores are about `mean`, which is negative."""
+
+    def make(generator: Generator) -> tuple:
+        q, k, v = _heads(b, h, kh, s, sk, d)(generator)
+        q[..., 0], k[..., 0] = (-mean) ** 0.5 * d**0.25, -((-mean) ** 0.5) * d**0.25
+        return q, k, v
+
+    return make
+
+
+def _other_layouts(generator: Generator) -> tuple:
+    """q has gaps between its rows, k and v the heads of a token side by side: no two strides are alike by chance."""
+    q, k, v = _heads(2, 6, 3, 19, 45, 16)(generator)
+    k, v = (with_gaps(x.transpose(1, 2), 8).transpose(1, 2) for x in (k, v))
+    return with_gaps(q, 5), k, v
+
+
+def _far_sequences(generator: Generator) -> tuple:
+    """bfloat16; the sequences lie 2^30 elements apart."""
+    q, k, v = _heads(3, 2, 1, 5, 9, 16, dtype=torch.bfloat16)(generator)
+    return spread(q, (FAR, 80, 16, 1)), spread(k, (FAR + 8, 160, 16, 1)), spread(v, (FAR + 8, 160, 16, 1))
 
 
 def _backward(sq: int, sk: int, d: int, **kind) -> Make:
@@ -336,16 +396,20 @@ _SOFTMAX = Exercise(
     minutes=8,
     entry="softmax",
     reference=reference.softmax,
+    exact=widened(reference.softmax),
     cases=(
-        Case("power-of-two width", _rows(4, 64), **_FLOAT32),
-        Case("width 37", _rows(5, 37), **_FLOAT32),
-        Case("one column", _rows(3, 1), **_FLOAT32),
-        Case("elements around -20", _rows(3, 100, mean=-20.0), **_FLOAT32),
-        Case("elements around 200", _rows(3, 100, mean=200.0), **_FLOAT32),
-        Case("some elements -inf", _rows_without(3, 50, (0, slice(0, 20)), (1, slice(30, 50))), **_FLOAT32),
-        Case("rows further apart than their width", _rows(4, 70, strided=True), **_FLOAT32),
-        Case("float16, elements around -15", _rows(3, 300, mean=-15.0, dtype=torch.float16), **_FLOAT16),
-        Case("bfloat16", _rows(3, 200, dtype=torch.bfloat16, scale=3.0), **_BFLOAT16),
+        Case("power-of-two width", _rows(4, 64), **_ROW, again=True),
+        Case("width 37", _rows(5, 37), **_ROW),
+        Case("one column", _rows(3, 1), **_ROW),
+        Case("elements around -20", _rows(3, 100, mean=-20.0), **_ROW),
+        Case("elements around 200", _rows(3, 100, mean=200.0), **_ROW),
+        Case("some elements -inf", _rows_without(3, 50, (0, slice(0, 20)), (1, slice(30, 50))), **_ROW),
+        Case("rows further apart than their width", _rows(4, 70, strided=True), **_ROW),
+        Case("float16, elements around -15", _rows(3, 300, mean=-15.0, dtype=torch.float16), **_ROW),
+        Case("bfloat16", _rows(3, 200, dtype=torch.bfloat16, scale=3.0), **_ROW),
+        Case("elements around -300, one more than a power of two", _rows(3, 257, mean=-300.0), **_ROW),
+        Case("elements around -20000", _rows(3, 70, mean=-2e4), **_ROW),
+        Case("rows 2^30 elements apart", _far(_rows(3, 40, dtype=torch.bfloat16)), **_ROW),
     ),
     hints=(
         "Two reductions follow each other, a maximum and a sum. What must idle lanes hold so that neither notices?",
@@ -370,6 +434,14 @@ _SOFTMAX = Exercise(
     ),
 )
 
+def _loads_once(args: tuple, launches: tuple) -> str:
+    """One walk over each row, in blocks of 64."""
+    if any(launch.constant("BLOCK") not in (None, 64) for launch in launches):
+        return "`BLOCK` is to stay 64, however wide the row is."
+    elements, lanes = args[0].numel(), sum(launch.loaded("x_ptr").lanes for launch in launches)
+    return f"{lanes} elements of `x` were loaded, and there are {elements}: each is to be loaded once." * (lanes > elements)
+
+
 _LOGSUMEXP = Exercise(
     number="6.2",
     title="LSE in one walk",
@@ -377,23 +449,28 @@ _LOGSUMEXP = Exercise(
     minutes=15,
     entry="row_logsumexp",
     reference=own.row_logsumexp,
+    exact=widened(own.row_logsumexp),
+    demand=_loads_once,
     cases=(
-        Case("one full block", _rows(3, 64), **_FLOAT32),
-        Case("three full blocks", _rows(3, 192), **_FLOAT32),
-        Case("a last block that is cut short", _rows(3, 201), **_FLOAT32),
-        Case("shorter than a block", _rows(3, 5), **_FLOAT32),
-        Case("a maximum that rises in every block", _rising(3, 300, 1), **_FLOAT32),
-        Case("a maximum that never rises", _rising(3, 300, -1), **_FLOAT32),
-        Case("elements around -20, cut short", _rows(3, 100, mean=-20.0), **_FLOAT32),
+        Case("one full block", _rows(3, 64), **_LSE, again=True),
+        Case("three full blocks", _rows(3, 192), **_LSE),
+        Case("a last block that is cut short", _rows(3, 201), **_LSE),
+        Case("shorter than a block", _rows(3, 5), **_LSE),
+        Case("a maximum that rises in every block", _rising(3, 300, 1), **_LSE),
+        Case("a maximum that never rises", _rising(3, 300, -1), **_LSE),
+        Case("elements around -20, cut short", _rows(3, 100, mean=-20.0), **_LSE),
         Case(
             "elements around -300, after a block of -inf",
             _rows_without(3, 200, (0, slice(0, 64)), mean=-300.0),
-            **_FLOAT32,
+            **_LSE,
         ),
-        Case("a first block of -inf", _rows_without(3, 200, (0, slice(0, 64)), (2, slice(0, 130))), **_FLOAT32),
-        Case("a row of -inf", _rows_without(3, 100, (1, slice(None))), **_FLOAT32),
-        Case("float16, elements around 1000", _rows(3, 150, mean=1000.0, dtype=torch.float16), **_FLOAT32),
-        Case("rows further apart than their width", _rows(3, 100, strided=True), **_FLOAT32),
+        Case("a first block of -inf", _rows_without(3, 200, (0, slice(0, 64)), (2, slice(0, 130))), **_LSE),
+        Case("a row of -inf", _rows_without(3, 100, (1, slice(None))), **_LSE),
+        Case("float16, elements around 1000", _rows(3, 150, mean=1000.0, dtype=torch.float16), **_LSE),
+        Case("rows further apart than their width", _rows(3, 100, strided=True), **_LSE),
+        Case("elements around -20000, one more than two blocks", _rows(3, 129, mean=-2e4), **_LSE),
+        Case("float16, elements around -200, cut short", _rows(3, 90, mean=-200.0, dtype=torch.float16), **_LSE),
+        Case("rows 2^30 elements apart", _far(_rows(3, 70, dtype=torch.float16)), **_LSE),
     ),
     hints=(
         "Which two numbers describe all that you have seen of a row? What happens to the sum when the maximum rises?",
@@ -454,17 +531,22 @@ _ATTENTION = Exercise(
     minutes=25,
     entry="head_attention",
     reference=own.head_attention,
+    exact=widened(own.head_attention),
     cases=(
-        Case("one tile", _head(16, 32, 32), **_FLOAT32),
-        Case("several tiles, none cut short", _head(32, 96, 16), **_FLOAT32),
-        Case("37 queries and 37 keys of 64, as in SmolLM2", _head(37, 37, 64), **_FLOAT32),
-        Case("one query", _head(1, 50, 32), **_FLOAT32),
-        Case("one key", _head(20, 1, 16), **_FLOAT32),
+        Case("one tile", _head(16, 32, 32), **_ONCE),
+        Case("several tiles, none cut short", _head(32, 96, 16), **_ONCE),
+        Case("37 queries and 37 keys of 64, as in SmolLM2", _head(37, 37, 64), **_ONCE, again=True),
+        Case("one query", _head(1, 50, 32), **_ONCE),
+        Case("one key", _head(20, 1, 16), **_ONCE),
         Case("scores far below zero", _head(18, 45, 32, mean=-30.0), **_LARGE),
         Case("scores up to 50", _head(20, 70, 64, size=15.0), **_LARGE),
-        Case("head dimension 128", _head(17, 40, 128), **_FLOAT32),
+        Case("head dimension 128", _head(17, 40, 128), **_ONCE),
         Case("float16", _head(18, 40, 16, dtype=torch.float16), **_FLOAT16),
         Case("bfloat16", _head(20, 45, 32, dtype=torch.bfloat16), **_BFLOAT16),
+        Case("one more than a tile, scores around -200", _head(17, 33, 16, mean=-200.0), **_VERY_LARGE),
+        Case("scores around -20000, in a tile of 20", _head(5, 20, 16, mean=-2e4), **_HUGE),
+        Case("bfloat16, scores up to 30", _head(18, 70, 32, size=8.0, dtype=torch.bfloat16), **_BFLOAT16),
+        Case("bfloat16, 400 keys, values around 2", _around_two(17, 400, 16), **_BFLOAT16),
     ),
     hints=(
         "Two sums run over the same exponentials, `row_sum` and `acc`. What do both need when a maximum rises? And "
@@ -515,6 +597,18 @@ _STRIDE = (
     "Tokens were taken to lie `D` apart. In the model the other heads lie between them: which number says how far?"
 )
 
+def _leaves_tiles_out(args: tuple, launches: tuple) -> str:
+    """Whether fewer keys are loaded than by programs that all walk to the end, where that is tiles apart."""
+    q, k, _ = args
+    (batch, heads, rows, d), keys = q.shape, k.shape[2]
+    programs = math.prod(launches[0].grid) if launches else 1
+    every = programs * keys * d
+    blocks = programs // (batch * heads)
+    if blocks < 3 or keys != rows or launches[0].loaded("k_ptr").lanes < every:
+        return ""
+    return f"Each of the {programs} programs walks over all {keys} keys. Which tiles does none of its queries see?"
+
+
 _PREFILL = Exercise(
     number="6.4",
     title="Prefill",
@@ -523,17 +617,23 @@ _PREFILL = Exercise(
     entry="prefill_attention",
     picture="causal_map",
     reference=own.prefill_attention,
+    exact=widened(own.prefill_attention),
+    demand=_leaves_tiles_out,
     max_launches=1,
     cases=(
-        Case("one head, one tile", _heads(1, 1, 1, 16, 16, 32), **_FLOAT32),
-        Case("as in SmolLM2: 9 heads on 3, 21 tokens", _heads(1, 9, 3, 21, 21, 64, by_token=True), **_FLOAT32),
-        Case("earlier keys: 10 queries, 45 keys", _heads(1, 2, 1, 10, 45, 16), **_FLOAT32),
-        Case("two sequences, 4 heads on 2", _heads(2, 4, 2, 10, 10, 16), **_FLOAT32),
-        Case("heads of a token side by side", _heads(2, 2, 2, 19, 19, 32, by_token=True), **_FLOAT32),
-        Case("one token", _heads(1, 3, 1, 1, 1, 16), **_FLOAT32),
+        Case("one head, one tile", _heads(1, 1, 1, 16, 16, 32), **_ONCE),
+        Case("as in SmolLM2: 9 heads on 3, 21 tokens", _heads(1, 9, 3, 21, 21, 64, by_token=True), **_ONCE, again=True),
+        Case("earlier keys: 10 queries, 45 keys", _heads(1, 2, 1, 10, 45, 16), **_ONCE),
+        Case("two sequences, 4 heads on 2", _heads(2, 4, 2, 10, 10, 16), **_ONCE),
+        Case("heads of a token side by side", _heads(2, 2, 2, 19, 19, 32, by_token=True), **_ONCE),
+        Case("one token", _heads(1, 3, 1, 1, 1, 16), **_ONCE),
         Case("scores up to 50", _heads(1, 1, 1, 40, 40, 32, size=12.0), **_LARGE),
         Case("float16, 4 heads on 2", _heads(1, 4, 2, 18, 18, 16, dtype=torch.float16), **_FLOAT16),
         Case("bfloat16, 20 queries, 35 keys", _heads(1, 2, 1, 20, 35, 32, dtype=torch.bfloat16), **_BFLOAT16),
+        Case("two sequences, 6 heads on 3, earlier keys, other layouts", _other_layouts, **_ONCE),
+        Case("scores around -200", _low_heads(1, 4, 2, 18, 35, 16, -200.0), **_VERY_LARGE),
+        Case("scores around -20000", _low_heads(1, 2, 1, 17, 17, 16, -2e4), **_HUGE),
+        Case("sequences 2^30 elements apart", _far_sequences, **_BFLOAT16),
     ),
     hints=(
         "How many keys does query `i` see? Which query of a tile sees the most, and so says where the loop may end?",
@@ -600,16 +700,22 @@ _WINDOW = Exercise(
     minutes=15,
     entry="window_attention",
     reference=own.window_attention,
+    exact=widened(own.window_attention),
     kind="repair",
     cases=(
-        Case("the test it passes: 64 queries, a window of 64", _window(64, 64, 32, 64), **_FLOAT32),
-        Case("a window of 8", _window(37, 37, 32, 8), **_FLOAT32),
-        Case("a window of one key", _window(20, 20, 16, 1), **_FLOAT32),
-        Case("more keys than queries", _window(18, 50, 16, 20), **_FLOAT32),
-        Case("queries that see no key", _window(40, 29, 16, 30), **_FLOAT32),
-        Case("a tile that sees no key", _window(60, 9, 16, 8), **_FLOAT32),
-        Case("scores far below zero", _window(40, 40, 32, 9, mean=-150.0), atol=1e-3, rtol=1e-3, why="scores of 150"),
+        Case("the test it passes: 64 queries, a window of 64", _window(64, 64, 32, 64), **_ONCE),
+        Case("a window of 8", _window(37, 37, 32, 8), **_ONCE, again=True),
+        Case("a window of one key", _window(20, 20, 16, 1), **_ONCE),
+        Case("more keys than queries", _window(18, 50, 16, 20), **_ONCE),
+        Case("queries that see no key", _window(40, 29, 16, 30), **_ONCE),
+        Case("a tile that sees no key", _window(60, 9, 16, 8), **_ONCE),
+        Case("scores far below zero", _window(40, 40, 32, 9, mean=-150.0), **_VERY_LARGE),
         Case("bfloat16, a window of 10", _window(33, 33, 32, 10, dtype=torch.bfloat16), **_BFLOAT16),
+        Case(
+            "one more than a tile, scores around -20000",
+            _window(17, 33, 16, 17, mean=-2e4),
+            **_HUGE,
+        ),
     ),
     hints=(
         "Count the keys of a window of 1 by hand. And what does a query get that sees no key at all: which score does "
@@ -644,16 +750,21 @@ _GRADIENT = Exercise(
     minutes=30,
     entry="query_gradient",
     reference=own.query_gradient,
+    exact=widened(own.query_gradient),
     max_launches=1,
     cases=(
-        Case("one tile", _backward(16, 16, 16), **_FLOAT32),
-        Case("37 queries and 37 keys of 64, as in SmolLM2", _backward(37, 37, 64), **_FLOAT32),
-        Case("more keys than queries", _backward(10, 70, 32), **_FLOAT32),
-        Case("one key, so no gradient", _backward(20, 1, 16), **_FLOAT32),
+        Case("one tile", _backward(16, 16, 16), **_ONCE),
+        Case("37 queries and 37 keys of 64, as in SmolLM2", _backward(37, 37, 64), **_ONCE, again=True),
+        Case("more keys than queries", _backward(10, 70, 32), **_ONCE),
+        Case("one key, so no gradient", _backward(20, 1, 16), **_ONCE),
         Case("scores up to 30", _backward(20, 50, 32, size=8.0), **_LARGE),
-        Case("scores far below zero", _backward(18, 45, 32, mean=-150.0), atol=2e-3, rtol=2e-3, why="scores of 150"),
-        Case("float16", _backward(20, 40, 32, dtype=torch.float16), **_FLOAT16),
-        Case("bfloat16", _backward(33, 50, 64, dtype=torch.bfloat16), **_BFLOAT16),
+        Case("scores far below zero", _backward(18, 45, 32, mean=-150.0), **in_float32(200, size=3e3)),
+        Case("float16", _backward(20, 40, 32, dtype=torch.float16), **_GRADIENT16),
+        Case("bfloat16", _backward(33, 50, 64, dtype=torch.bfloat16), **_GRADIENT_BF16),
+        Case(
+            "one more than a tile, scores around -250", _backward(17, 33, 16, mean=-250.0), **in_float32(200, size=5e3)
+        ),
+        Case("bfloat16, 300 keys", _backward(17, 300, 64, dtype=torch.bfloat16), **_LONG_GRADIENT),
     ),
     hints=(
         "Which of the numbers in the definition belong to a query alone, and can be had before the loop? Which need a "
