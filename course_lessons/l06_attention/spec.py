@@ -434,12 +434,15 @@ _SOFTMAX = Exercise(
     ),
 )
 
+
 def _loads_once(args: tuple, launches: tuple) -> str:
     """One walk over each row, in blocks of 64."""
     if any(launch.constant("BLOCK") not in (None, 64) for launch in launches):
         return "`BLOCK` is to stay 64, however wide the row is."
     elements, lanes = args[0].numel(), sum(launch.loaded("x_ptr").lanes for launch in launches)
-    return f"{lanes} elements of `x` were loaded, and there are {elements}: each is to be loaded once." * (lanes > elements)
+    return f"{lanes} elements of `x` were loaded, and there are {elements}: each is to be loaded once." * (
+        lanes > elements
+    )
 
 
 _LOGSUMEXP = Exercise(
@@ -596,6 +599,7 @@ _ATTENTION = Exercise(
 _STRIDE = (
     "Tokens were taken to lie `D` apart. In the model the other heads lie between them: which number says how far?"
 )
+
 
 def _leaves_tiles_out(args: tuple, launches: tuple) -> str:
     """Whether fewer keys are loaded than by programs that all walk to the end, where that is tiles apart."""
