@@ -24,6 +24,8 @@ from course_lab import progress
 #   for i in range(n):
 #       y[i] = x[i] / (1 + math.exp(-x[i]))  # the limit, where math.exp would overflow
 #   ```
+#
+# Compute in float32 and round once, at the store.
 
 
 # %% exercise="3.1"

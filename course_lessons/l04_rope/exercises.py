@@ -27,6 +27,8 @@ from course_lab import progress
 #       y[t, h, i] = a * cos[t, i] - b * sin[t, i]
 #       y[t, h, i + half] = b * cos[t, i] + a * sin[t, i]
 #   ```
+#
+# In this lesson too, compute in float32 and round once, at the store.
 
 
 # %% exercise="4.1"

@@ -128,6 +128,8 @@ def matmul(a, b):
 #           total = bias[n] + sum(x[m, k] * weight[n, k] for k in range(K))
 #           y[m, n] = total / (1 + math.exp(-total))
 #   ```
+#
+# Compute in float32 and round once, at the store.
 
 
 # %% exercise="5.3"
@@ -258,6 +260,8 @@ def ordered_matmul(a, b):
 #           up = sum(x[m, k] * gate_up[N + n, k] for k in range(K))
 #           y[m, n] = gate / (1 + math.exp(-gate)) * up
 #   ```
+#
+# Compute in float32 and round once, at the store.
 
 
 # %% exercise="5.5"
@@ -324,6 +328,8 @@ def gated_linear(x, gate_up):
 #                   if 0 <= h + r - 1 < H and 0 <= w + s - 1 < W
 #               )
 #   ```
+#
+# Sum in float32 and round once, at the store.
 
 
 # %% exercise="5.6"

@@ -28,6 +28,8 @@ from course_lab import progress
 #       for c in range(N):
 #           y[r, c] = math.exp(x[r, c] - m) / total
 #   ```
+#
+# Compute in float32 and round once, at the store.
 
 
 # %% exercise="6.1"
@@ -133,8 +135,8 @@ def row_logsumexp(x):
 #           o[i, d] = sum(math.exp(s[j]) / total * v[j, d] for j in range(Sk))
 #   ```
 #
-# Give both products `input_precision="ieee"`, so that float32 keeps all its bits. `acc` and `row_sum` are float32; `p`
-# is rounded to the dtype of `v`, as operand of the second product.
+# Give both products `input_precision="ieee"`, so that float32 keeps all its bits. Scores, `acc` and `row_sum` are float32;
+# `p` is rounded to the dtype of `v`, as operand of the second product.
 
 
 # %% exercise="6.3"
@@ -370,6 +372,8 @@ def window_attention(q, k, v, window):
 #           for d in range(D):
 #               dq[i, d] += ds * k[j, d]
 #   ```
+#
+# All sums are float32; `ds` is rounded to the dtype of `k`, as operand of the last product.
 
 
 # %% exercise="6.6"

@@ -30,7 +30,8 @@ def _weights(dtype: torch.dtype, size: float = 0.75) -> dict:
 
 
 _FLOAT16 = _weights(torch.float16)
-_BFLOAT16 = _weights(torch.bfloat16)
+_BFLOAT16 = _weights(torch.bfloat16, 1.5)
+_TIGHT_BFLOAT16 = _weights(torch.bfloat16)
 # The same of a gradient: less averages out, as its terms are products of three factors.
 _GRADIENT16 = _weights(torch.float16, 1.25)
 _GRADIENT_BF16 = _weights(torch.bfloat16, 1.25)
@@ -548,8 +549,8 @@ _ATTENTION = Exercise(
         Case("bfloat16", _head(20, 45, 32, dtype=torch.bfloat16), **_BFLOAT16),
         Case("one more than a tile, scores around -200", _head(17, 33, 16, mean=-200.0), **_VERY_LARGE),
         Case("scores around -20000, in a tile of 20", _head(5, 20, 16, mean=-2e4), **_HUGE),
-        Case("bfloat16, scores up to 30", _head(18, 70, 32, size=8.0, dtype=torch.bfloat16), **_BFLOAT16),
-        Case("bfloat16, 400 keys, values around 2", _around_two(17, 400, 16), **_BFLOAT16),
+        Case("bfloat16, scores up to 30", _head(18, 70, 32, size=8.0, dtype=torch.bfloat16), **_TIGHT_BFLOAT16),
+        Case("bfloat16, 400 keys, values around 2", _around_two(17, 400, 16), **_TIGHT_BFLOAT16),
     ),
     hints=(
         "Two sums run over the same exponentials, `row_sum` and `acc`. What do both need when a maximum rises? And "

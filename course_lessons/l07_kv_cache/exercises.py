@@ -221,9 +221,9 @@ def rope_and_cache(q, k, v, k_cache, v_cache, slot_mapping, positions, cos, sin)
 # other lengths it is wrong. It has **two** bugs. Repair what you see, and let the report tell you what is left.
 #
 # - **Inputs**: `q` of shape `(B, QH, D)`, `D` a power of two; `k_cache` and `v_cache` of shape `(pages, PAGE, KH, D)`,
-#   all contiguous, float32 or bfloat16; `block_table` of shape `(B, n)` and `seq_lens` of shape `(B,)`, int32. Entries
-#   of the table past a sequence's length may be anything
-# - **Output**: a tensor of the shape and dtype of `q`
+#   all contiguous, float32 or bfloat16; `block_table` of shape `(B, n)`, whose rows may be further apart than they are
+#   long, and `seq_lens` of shape `(B,)`, int32. Entries of the table past a sequence's length may be anything
+# - **Output**: a tensor of the shape and dtype of `q`. A sequence without tokens gets zeros
 # - **Definition**:
 #
 #   ```python
@@ -310,6 +310,8 @@ def paged_decode_attention(q, k_cache, v_cache, block_table, seq_lens):
 #           out[r, d] = sum(2 ** lse[r, i] * parts[r, i, d] for i in range(S)) / total   # 0 if total is 0
 #   ```
 #
+# Compute in float32 and round once, at the store.
+#
 # An LSE may be several hundred, and $2^{300}$ is infinity in float32. You know what to do about that.
 
 
@@ -372,6 +374,8 @@ def merge_parts(parts, lse):
 #                   y = min(max(k[t, h, d] / scale, -FP8_MAX), FP8_MAX)
 #                   k_cache[page, h, d // X, place, d % X] = y   # rounded to fp8
 #   ```
+#
+# Divide and clamp in float32, and round once.
 
 
 # %% exercise="7.6"
