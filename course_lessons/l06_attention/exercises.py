@@ -135,8 +135,8 @@ def row_logsumexp(x):
 #           o[i, d] = sum(math.exp(s[j]) / total * v[j, d] for j in range(Sk))
 #   ```
 #
-# Give both products `input_precision="ieee"`, so that float32 keeps all its bits. Scores, `acc` and `row_sum` are float32;
-# `p` is rounded to the dtype of `v`, as operand of the second product.
+# Give both products `input_precision="ieee"`, so that float32 keeps all its bits. Scores, `acc` and `row_sum` are
+# float32; `p` is rounded to the dtype of `v`, as operand of the second product.
 
 
 # %% exercise="6.3"

@@ -8,7 +8,7 @@ from torch import Generator, Tensor
 
 from course_kernels import reference
 from course_lab.authoring.exercise import Case, Exercise, Suspect
-from course_lab.authoring.spread import spread
+from course_lab.authoring.far_rows import spread
 from course_lab.authoring.tolerance import in_float32
 from course_lessons.l06_attention import reference as own
 from course_lessons.makers import FAR, widened, with_gaps

@@ -7,7 +7,7 @@ from torch import Generator, Tensor
 
 from course_kernels import reference
 from course_lab.authoring.exercise import Case, Exercise, Suspect
-from course_lab.authoring.spread import spread
+from course_lab.authoring.far_rows import spread
 from course_lab.authoring.tolerance import in_float32
 from course_lessons.l07_kv_cache import reference as own
 from course_lessons.makers import FAR, widened, with_gaps
@@ -685,8 +685,8 @@ _PACK = Exercise(
     exact=_exact_cache,
     inplace=(1,),
     cases=(
-        Case("two heads of 32", _pack(5, 2, 32), **_ONCE),
-        Case("three heads of 64", _pack(6, 3, 64), **_ONCE, again=True),
+        Case("two heads of 32", _pack(5, 2, 32), **_ONCE, again=True),
+        Case("three heads of 64", _pack(6, 3, 64), **_ONCE),
         Case("a head of 80", _pack(4, 2, 80), **_ONCE),
         Case("a head of one piece", _pack(4, 1, 16), **_ONCE),
         Case("pages of 4", _pack(7, 2, 32, page=4), **_ONCE),

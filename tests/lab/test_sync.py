@@ -32,7 +32,9 @@ def git(folder: Path, *arguments: str) -> str:
 def author(fake_course, tmp_path, monkeypatch):
     """The course of an author, as a git repository. `publish` builds and commits what was edited."""
     monkeypatch.setattr(builder, "execute", lambda notebook, *args, **kwargs: outputs.normalise(notebook))
-    (fake_course.root / ".gitignore").write_text("/work/\n__pycache__/\n.ipynb_checkpoints/\n/fake-1.0.dist-info/\n/fake_lessons/\n")
+    (fake_course.root / ".gitignore").write_text(
+        "/work/\n__pycache__/\n.ipynb_checkpoints/\n/fake-1.0.dist-info/\n/fake_lessons/\n"
+    )
     git(fake_course.root, "init", "-q", "-b", "main")
 
     def publish(*edits: tuple[str, str, str]) -> None:
