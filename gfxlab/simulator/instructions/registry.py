@@ -88,11 +88,17 @@ class Unknown:
         raise UnknownInstruction(self.instruction)
 
 
-def build(instruction: Decoded, target: Target) -> Step:
-    """The function that executes one instruction on the waves; of an unknown one, a function that says so."""
-    name = instruction.mnemonic.removesuffix("_dpp").removesuffix("_e64")
+def plain_name(mnemonic: str) -> str:
+    """A mnemonic as the tables have it: gfx9's name, without the suffixes of its encoding."""
+    name = mnemonic.removesuffix("_dpp").removesuffix("_e64")
     for pattern, newer in _NEWER_NAMES:
         name = pattern.sub(newer, name)
+    return name
+
+
+def build(instruction: Decoded, target: Target) -> Step:
+    """The function that executes one instruction on the waves; of an unknown one, a function that says so."""
+    name = plain_name(instruction.mnemonic)
     if _NOTHING.fullmatch(name):
         return nothing
     for pattern, builder in _FAMILIES:

@@ -27,6 +27,15 @@ def steps(text: str, arch: str) -> list[Step]:
     return [build(one, Target(arch)) for one in program.decoded(isa.parse(listing), ACCUMULATORS)]
 
 
+def signature(op) -> list[str]:
+    """The types of the sources that are printed, for an entry of the table."""
+    count = op.compute.__code__.co_argcount if hasattr(op.compute, "__code__") else op.compute.nin
+    if isinstance(op.reads, str):
+        count -= len(getattr(op.compute, "__defaults__", None) or ())
+        return [op.reads] * (count - op.accumulates)
+    return list(op.reads[: len(op.reads) - op.accumulates - op.reads_vcc])
+
+
 def execute(
     text: str,
     *,

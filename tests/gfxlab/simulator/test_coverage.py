@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from one_instruction import ACCUMULATORS, execute
+from one_instruction import ACCUMULATORS, execute, signature
 
 from gfxlab.code import isa
 from gfxlab.simulator import UnknownInstruction
@@ -41,15 +41,6 @@ def test_an_unknown_one_says_what_and_where():
     (step,) = [build(one, Target("gfx942")) for one in decoded(["v_frobnicate_b32 v0, v1"])]
     with pytest.raises(UnknownInstruction, match=r"does not know `v_frobnicate_b32 v0, v1`.*Add it to the table"):
         step(None)
-
-
-def signature(op) -> list[str]:
-    """The types of the sources that are printed, for an entry of the table."""
-    count = op.compute.__code__.co_argcount if hasattr(op.compute, "__code__") else op.compute.nin
-    if isinstance(op.reads, str):
-        count -= len(getattr(op.compute, "__defaults__", None) or ())
-        return [op.reads] * (count - op.accumulates)
-    return list(op.reads[: len(op.reads) - op.accumulates - op.reads_vcc])
 
 
 @pytest.mark.parametrize("arch", ["gfx942", "gfx1100"])

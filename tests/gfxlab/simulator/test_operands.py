@@ -293,3 +293,16 @@ def test_shift_of_an_added_number():
         LONG[:3],
         result_bits=64,
     )
+
+
+def test_the_sign_of_an_exact_sum_stands_where_a_carry_would():
+    """v_mad_i64_i32: bit 64 of the sum, which is its sign."""
+    lanewise(
+        "v_mad_i64_i32 v[10:11], vcc, v2, v4, v[6:7]",
+        lambda a, b, c, _: (signed(a) * signed(b) + signed(c, 64), signed(a) * signed(b) + signed(c, 64) < 0),
+        FEW,
+        FEW,
+        LONG,
+        carry=[0],
+        result_bits=64,
+    )
