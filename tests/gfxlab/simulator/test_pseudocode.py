@@ -24,6 +24,7 @@ from gfxlab.simulator.instructions.vector import TABLE
 TREE = os.environ.get("ORACLE_TREE")
 pytestmark = [
     pytest.mark.slow,
+    pytest.mark.timeout(3600),  # two minutes a target on a machine that has nothing else to do
     pytest.mark.skipif(not TREE, reason="ORACLE_TREE does not name a checkout with AMD's pseudocode"),
     pytest.mark.skipif(not assembler.program(), reason="no llvm-mc of LLVM 19 or later is installed"),
 ]
