@@ -37,7 +37,7 @@ def recognise(
     """
     sentences = {**ALIKE, **{suspect.code: suspect.sentence for suspect in exercise.suspects}}
     known = [(name, code) for name, code in mistakes if name in sentences]
-    telling = [run for run in wrong if _is_telling(run)][:_MOST_CASES]
+    telling = [run for run in wrong if is_telling(run)][:_MOST_CASES]
     if not known or not telling:
         return None
     job = replace(job, cases=tuple(run.args for run in telling))
@@ -49,7 +49,7 @@ def recognise(
     return Diagnosis(name, f"An answer with this mistake gives just your numbers. {sentences[name]}")
 
 
-def _is_telling(run: CaseRun) -> bool:
+def is_telling(run: CaseRun) -> bool:
     """Whether most of the wrong numbers are numbers: many different mistakes end in NaN or leave 0."""
     got = np.concatenate([comparison.got[comparison.wrong].ravel() for comparison in run.comparisons])
     return bool((np.isfinite(got) & (got != 0)).mean() > 0.5)
@@ -57,10 +57,11 @@ def _is_telling(run: CaseRun) -> bool:
 
 def _same(outputs: Sequence[Sequence[torch.Tensor]], runs: list[CaseRun]) -> bool:
     """Whether a mistake's outputs are those of the answer, up to rounding, in every case, and wrong."""
-    return len(outputs) == len(runs) and all(_same_case(*pair) for pair in zip(outputs, runs))
+    return len(outputs) == len(runs) and all(same_case(*pair) for pair in zip(outputs, runs))
 
 
-def _same_case(outputs: Sequence[torch.Tensor], run: CaseRun) -> bool:
+def same_case(outputs: Sequence[torch.Tensor], run: CaseRun) -> bool:
+    """Whether these outputs are those of the answer, up to rounding, and wrong."""
     if len(outputs) != len(run.outputs):
         return False
     right = []

@@ -78,6 +78,15 @@ def calls(tree: ast.AST, name: str) -> list[ast.Call]:
     return [call for call in every if name in (getattr(call.func, "attr", None), getattr(call.func, "id", None))]
 
 
+def is_masked(tree: ast.Module, line: int) -> bool:
+    """Whether the load or store in this line is given a mask."""
+    for name, places in (("load", 1), ("store", 2)):
+        for call in calls(tree, name):
+            if call.lineno <= line <= (call.end_lineno or line):
+                return len(call.args) > places or any(keyword.arg == "mask" for keyword in call.keywords)
+    return False
+
+
 def loaded_and_stored(tree: ast.Module) -> list[str]:
     """Pointer arguments that one kernel both loads from and stores to."""
     found = []

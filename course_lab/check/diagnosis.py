@@ -57,6 +57,9 @@ class Facts:
         return names[position] if position < len(names) else f"number {position + 1}"
 
 
+_MOST_OFFSETS = 1 << 24  # exchanged strides lead as far as the longer side squared
+
+
 def diagnose(facts: Facts) -> Diagnosis:
     """The first rule that fits."""
     for rule in RULES:
@@ -208,9 +211,20 @@ def faults(facts: Facts) -> Diagnosis | None:
         return diagnosis("between-rows", **about)
     # a load may come from a tensor with gaps, which ends beyond its size
     past_the_end = fault.first_element == fault.size or (fault.partial and fault.kind == "load")
+    if fault.first_element < 0 and _may_be_padding(facts):
+        return diagnosis("padding-slot", **about)
     if fault.first_element < 0 or not past_the_end:
         return diagnosis("out-of-bounds", element=fault.first_element, size=fault.size, **about)
+    if answer.is_masked(facts.tree, fault.line):
+        return diagnosis("mask-too-wide", element=fault.first_element, size=fault.size, **about)
     return diagnosis("missing-load-mask" if fault.kind == "load" else "missing-store-mask", **about)
+
+
+def _may_be_padding(facts: Facts) -> bool:
+    """Whether an argument of the first failing case holds -1 among its integers, which means: no place."""
+    args = facts.failing[0].args
+    integers = [a for a in args if isinstance(a, torch.Tensor) and a.dtype in (torch.int32, torch.int64)]
+    return any(bool((a == -1).any()) for a in integers)
 
 
 def damage(facts: Facts) -> Diagnosis | None:
@@ -331,7 +345,7 @@ def _everywhere(test: Callable[[Comparison], Any], facts: Facts) -> Any:
 def transposed(facts: Facts) -> Diagnosis | None:
     def test(comparison):
         expected, got = comparison.expected, comparison.got
-        if expected.ndim != 2 or min(expected.shape) < 2:
+        if expected.ndim != 2 or min(expected.shape) < 2 or max(expected.shape) ** 2 > _MOST_OFFSETS:
             return False
         rows, cols = expected.shape
         offsets = np.arange(rows)[:, None] + cols * np.arange(cols)[None, :]  # where exchanged strides lead

@@ -6,6 +6,7 @@ References, seeds, tolerances and verdicts stay in this process.  The child gets
 from __future__ import annotations
 
 import contextlib
+import inspect
 import os
 import re
 import zlib
@@ -18,7 +19,7 @@ import torch
 
 from course_lab.authoring.exercise import Case, Exercise
 from course_lab.authoring.far_rows import is_spread
-from course_lab.check import alike, answer, client, instruments, simulated
+from course_lab.check import alike, answer, client, counterfactual, instruments, simulated
 from course_lab.check.child import CASE_MARK
 from course_lab.check.client import Attempt
 from course_lab.check.diagnosis import Facts, diagnose, from_end, own_line, race_diagnosis
@@ -72,7 +73,7 @@ def grade(
         solution = lessons.solution(exercise) if solution is None else solution
         mistakes = partial(_mistakes, exercise)
         exercise = lessons.exercise(exercise)
-    report = _grade(exercise, answer.clean(code), stub, mistakes, tell)
+    report = _grade(exercise, answer.clean(code), stub, mistakes, tell, solution)
     if card and report.passed:
         runs = make_runs(exercise)
         job = make_job(exercise, answer.clean(code), runs)
@@ -94,16 +95,18 @@ def _mistakes(number: str) -> list[tuple[str, str]]:
     return []
 
 
-def _grade(exercise: Exercise, code: str, stub: str | None, mistakes: _Mistakes, tell: _Tell) -> Report:
+def _grade(
+    exercise: Exercise, code: str, stub: str | None, mistakes: _Mistakes, tell: _Tell, solution: str | None
+) -> Report:
     untouched = stub is not None and answer.normalised(code) == answer.normalised(stub)
     if not answer.normalised(code) or (untouched and exercise.kind == "write"):
         return Report(exercise.number, exercise.title, "not-attempted", _not_run(exercise))
-    report = _grade_attempt(exercise, code, mistakes, tell)
+    report = _grade_attempt(exercise, code, mistakes, tell, solution)
     # a repair begins with the report on the broken code; seeing it is no attempt
     return replace(report, status="not-attempted") if untouched else report
 
 
-def _grade_attempt(exercise: Exercise, code: str, mistakes: _Mistakes, tell: _Tell) -> Report:
+def _grade_attempt(exercise: Exercise, code: str, mistakes: _Mistakes, tell: _Tell, solution: str | None) -> Report:
     tree = answer.parse(code)
     if isinstance(tree, answer.SyntaxProblem):
         found = diagnosis("syntax-error", line=tree.line, message=tree.message)
@@ -115,9 +118,8 @@ def _grade_attempt(exercise: Exercise, code: str, mistakes: _Mistakes, tell: _Te
         return stopped
     facts = Facts(exercise, tree, runs, lambda run: _probe(exercise, code, run))
     found = diagnose(facts) if facts.failing else _passed_over(exercise, code, runs) or _luck(exercise, code, runs)
-    if found and found.code in alike.VAGUE and facts.wrong:
-        tell("comparing with known mistakes")
-        found = alike.recognise(exercise, make_job(exercise, code, runs), facts.wrong, mistakes()) or found
+    if found and facts.wrong:
+        found = _compared(exercise, code, facts, found, mistakes, tell, solution)
     runs += _run_on_gpu(exercise, code, runs)
     if found is None and any(not run.passed for run in runs):
         found = diagnosis("gpu-differs", gpu=engines.gpu().name)
@@ -127,6 +129,28 @@ def _grade_attempt(exercise: Exercise, code: str, mistakes: _Mistakes, tell: _Te
         opinion = simulated.second_opinion(make_job(exercise, code, runs), tree, runs)
     report = _report(exercise, code, runs + [*opinion.runs], found or opinion.diagnosis)
     return replace(report, note=opinion.note)
+
+
+def _compared(
+    exercise: Exercise,
+    code: str,
+    facts: Facts,
+    found: Diagnosis,
+    mistakes: _Mistakes,
+    tell: _Tell,
+    solution: str | None,
+) -> Diagnosis:
+    """Where no rule is certain: the author's mistake, or the machine's, that gives the answer's numbers."""
+    job = make_job(exercise, code, facts.runs)
+    if found.code in alike.VAGUE:
+        tell("comparing with known mistakes")
+        if known := alike.recognise(exercise, job, facts.wrong, mistakes()):
+            return known
+    if solution is None or found.code not in counterfactual.DOUBTFUL:
+        return found
+    tell("comparing with every mistake in one place")
+    arguments = tuple(inspect.signature(exercise.reference).parameters)
+    return counterfactual.explain(found, counterfactual.Question(job, solution, facts.runs, arguments))
 
 
 def _not_run(exercise: Exercise) -> tuple[CaseResult, ...]:

@@ -31,6 +31,10 @@ SENTENCES = {
     "Its block is longer than what is left: which lanes may write?",
     "missing-load-mask": "Program {program} loads past the end of {tensor}, in line {line}. "
     "Its block is longer than what is left: which lanes may read?",
+    "mask-too-wide": "Line {line} of program {program} reaches element {element} of {tensor}, which has {size}, and "
+    "its mask lets it. Compare the bound (`<` or `<=`?) with the size, the strides and the grid with the offsets.",
+    "padding-slot": "Line {line} of program {program} goes to a place before the start of {tensor}: "
+    "a padding slot, -1, was used as an address. Which lanes may not load or store?",
     "out-of-bounds": "Line {line} of program {program} reaches element {element} of {tensor}, which has {size}. "
     "Look at how its offsets are computed.",
     "missing-int64": "Line {line} of program {program} reaches element {element} of {tensor}: the offset went past "

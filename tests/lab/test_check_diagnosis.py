@@ -13,7 +13,7 @@ MISTAKES = [  # exercise, edits of its solution, the code to be reported, words 
     (DOUBLE, [("x * 2, mask=mask", "x * 2")], "missing-store-mask", "stores past the end of y_ptr, in line 6"),
     (DOUBLE, [("x_ptr + offs, mask=mask", "x_ptr + offs")], "missing-load-mask", "past the end of x_ptr, in line 5"),
     (DOUBLE, [(", mask=mask", "")], "missing-store-mask", "line 6"),
-    (DOUBLE, [("offs < n", "offs <= n")], "missing-store-mask", "Program 7"),
+    (DOUBLE, [("offs < n", "offs <= n")], "mask-too-wide", "program 7"),
     (DOUBLE, [("x_ptr + offs", "x_ptr + offs - 1")], "out-of-bounds", "element -1 of x_ptr"),
     (DOUBLE, [("triton.cdiv(x.numel(), 128)", "x.numel() // 128")], "grid-floor-division", "last 104 of 1000 elements"),
     (DOUBLE, [("triton.cdiv(x.numel(), 128)", "x.numel() // 2048")], "empty-grid", "(0, 1, 1)"),
