@@ -102,6 +102,17 @@ def _names(call: ast.Call) -> set[str]:
     return {node.id for node in ast.walk(call.args[0]) if isinstance(node, ast.Name)} if call.args else set()
 
 
+def has_loop(tree: ast.Module) -> bool:
+    """Whether there is any loop."""
+    return any(isinstance(node, (ast.For, ast.While, ast.comprehension)) for node in ast.walk(tree))
+
+
+def names(tree: ast.Module, *wanted: str) -> bool:
+    """Whether one of these names or attributes occurs."""
+    found = (getattr(node, "attr", getattr(node, "id", None)) for node in ast.walk(tree))
+    return any(name in wanted for name in found)
+
+
 def integers(tree: ast.AST) -> dict[int, int]:
     """Every integer above 2 that is written in the code, with the line of its first occurrence."""
     found: dict[int, int] = {}

@@ -79,16 +79,16 @@ def own_line(stack: tuple[tuple[str, int, str], ...], number: str) -> int | None
 def died(facts: Facts) -> Diagnosis | None:
     for run in facts.failing:
         if run.end is not None:
-            return from_end(run.end, facts.exercise)
+            return from_end(run.end, facts.exercise, loops=answer.has_loop(facts.tree))
     return None
 
 
-def from_end(end, exercise: Exercise) -> Diagnosis:
-    """The diagnosis for a child that died."""
+def from_end(end, exercise: Exercise, *, loops: bool = True) -> Diagnosis:
+    """The diagnosis for a child that died; loops: whether the answer has any."""
     line = own_line(end.stack, exercise.number)
     where = f", in line {line}" if line else ""
     if end.status == "timeout":
-        return diagnosis("timeout", limit=exercise.time_limit, where=where)
+        return diagnosis("timeout" if loops else "too-slow", limit=exercise.time_limit, where=where)
     if end.status == "memory":
         return diagnosis("memory", where=where)
     return diagnosis("crash", where=where, message=end.error.message)
@@ -389,7 +389,7 @@ def _factor(comparison: Comparison, row: slice | int = slice(None)) -> float:
 
 def constant_factor(facts: Facts) -> Diagnosis | None:
     factor = _everywhere(_factor, facts)
-    return diagnosis("constant-factor", factor=factor) if factor else None
+    return diagnosis("constant-factor", factor=factor) if factor and f"{factor:.4g}" != "1" else None
 
 
 def row_factor(facts: Facts) -> Diagnosis | None:
@@ -411,7 +411,14 @@ def nearly(facts: Facts) -> Diagnosis | None:
             return False
         return np.abs(got - expected)[finite].max() <= 0.02 * np.abs(expected[finite]).max()
 
+    wide = any(torch.float32 in _floats(run) for run in facts.wrong)
+    if wide and not answer.names(facts.tree, "float16", "bfloat16"):
+        return None  # nothing there has fewer bits
     return diagnosis("half-accumulation") if _everywhere(test, facts) else None
+
+
+def _floats(run: CaseRun) -> set[torch.dtype]:
+    return {a.dtype for a in run.args if isinstance(a, torch.Tensor) and a.dtype.is_floating_point}
 
 
 def hard_coded_kernel(facts: Facts) -> Diagnosis | None:
@@ -420,6 +427,34 @@ def hard_coded_kernel(facts: Facts) -> Diagnosis | None:
 
 def hard_coded(facts: Facts) -> Diagnosis | None:
     return _hard_coded(facts, answer.integers(facts.tree)) if facts.wrong else None
+
+
+def where(facts: Facts) -> str:
+    """What the failing cases have in common and no passing one has, in a sentence; "" where there is nothing."""
+    wrong, right = facts.failing, [run for run in facts.runs if run.passed]
+    if not wrong or not right:
+        return ""
+    for sentence, holds in _PROPERTIES:
+        if all(map(holds, wrong)) and not any(map(holds, right)):
+            return sentence
+    dtypes, fine = [set().union(*map(_floats, runs)) for runs in (wrong, right)]
+    if dtypes and fine and not dtypes & fine:
+        return f"Only {' and '.join(sorted(str(d).removeprefix('torch.') for d in dtypes))} fails."
+    return ""
+
+
+def _tensors(run: CaseRun) -> list[torch.Tensor]:
+    return [a for a in run.args if isinstance(a, torch.Tensor)]
+
+
+_PROPERTIES: tuple[tuple[str, Callable[[CaseRun], bool]], ...] = (
+    ("Only the second call is wrong: what does the first leave behind?", lambda run: run.case.name.endswith("again")),
+    ("Only where a tensor is not contiguous.", lambda run: not all(a.is_contiguous() for a in _tensors(run))),
+    (
+        "Only where the last dimension is no power of two.",
+        lambda run: any(a.dim() and a.shape[-1] & (a.shape[-1] - 1) for a in _tensors(run)),
+    ),
+)
 
 
 def _hard_coded(facts: Facts, written: dict[int, int]) -> Diagnosis | None:

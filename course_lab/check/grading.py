@@ -22,7 +22,7 @@ from course_lab.authoring.far_rows import is_spread
 from course_lab.check import alike, answer, client, counterfactual, instruments, simulated
 from course_lab.check.child import CASE_MARK
 from course_lab.check.client import Attempt
-from course_lab.check.diagnosis import Facts, diagnose, from_end, own_line, race_diagnosis
+from course_lab.check.diagnosis import Facts, diagnose, from_end, own_line, race_diagnosis, where
 from course_lab.check.protocol import Job, clean
 from course_lab.check.report import Card, CaseResult, ExerciseFailed, Report, case_result, excerpt, shorten, shown_error
 from course_lab.check.sentences import Diagnosis, diagnosis, plain_exception
@@ -146,6 +146,8 @@ def _compared(
         tell("comparing with known mistakes")
         if known := alike.recognise(exercise, job, facts.wrong, mistakes()):
             return known
+    if found.code in alike.VAGUE:
+        found = Diagnosis(found.code, f"{found.sentence} {where(facts)}".rstrip())
     if solution is None or found.code not in counterfactual.DOUBTFUL:
         return found
     tell("comparing with every mistake in one place")

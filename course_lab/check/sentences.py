@@ -9,11 +9,14 @@ import re
 from typing import Any, NamedTuple
 
 from course_lab.check.protocol import Problem
+from gfxlab.code.errors import plain
 
 SENTENCES = {
     "syntax-error": "Python cannot read line {line}: {message}.",
     "exception": "{plain}",
     "no-entry": "The cell does not define {entry}: the check calls a function of that name. It defines {defined}.",
+    "too-slow": "Still running after {limit:g} seconds{where}, and your code has no loop. "
+    "How many programs does the grid start, and how many would do?",
     "timeout": "Still running after {limit:g} seconds{where}. Does every loop there come to an end?",
     "memory": "It asks for more memory than the check allows{where}. Compare the size with what one block needs.",
     "crash": "The process died{where}: {message}.",
@@ -103,7 +106,27 @@ _PLAIN = (  # (exception, pattern of its message, what it means)
         "Line {line} calls a kernel like a function: it needs a grid in [].",
     ),
     ("AttributeError", r"has no attribute '(\w+)'", "Line {line} asks for {0}, and it does not exist there."),
-    ("NotImplementedError", r"", "Line {line} says that this part is still to be written."),
+    ("NotImplementedError", r"^$", "Line {line} says that this part is still to be written."),
+    (
+        "",
+        r"block.?pointers?|make_block_ptr",
+        "Line {line}: this Triton has no block pointers. Use offsets and a mask, or tl.make_tensor_descriptor.",
+    ),
+    (
+        "ValueError",
+        r"^axis .* out of bounds",
+        "Line {line}: tl.min and tl.max go over one block along an axis. tl.minimum and tl.maximum compare two.",
+    ),
+    (
+        "TypeError",
+        r"'float' object cannot be interpreted as an integer",
+        "Line {line}: a whole number is needed here, and it got a float. triton.cdiv(n, BLOCK) divides and rounds up.",
+    ),
+    (
+        "TypeError",
+        r"ufunc '\w+' not supported for the input types|unsupported operand type",
+        "Line {line} joins things of kinds that do not go together. With & and |, each comparison needs parentheses.",
+    ),
     ("NoInput", r"(.*)", "Line {line}: {0}"),
     ("SystemExit", r"", "Line {line} ends Python: take the exit out."),
 )
@@ -128,4 +151,4 @@ def plain_exception(problem: Problem) -> str:
         match = re.search(pattern, problem.message, re.IGNORECASE | re.DOTALL)
         if match and kind in ("", problem.type):
             return sentence.format(*[group for group in match.groups() if group], line=line)
-    return f"Line {line} raised {problem.type}: {problem.message.splitlines()[0] if problem.message else ''}"
+    return f"Line {line} raised {problem.type}: {plain(problem.message) if problem.message else ''}"

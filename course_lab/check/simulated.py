@@ -14,6 +14,7 @@ import torch
 
 from course_lab.authoring.far_rows import is_spread
 from course_lab.check import answer, client
+from course_lab.check.diagnosis import race_diagnosis
 from course_lab.check.protocol import Job
 from course_lab.check.sentences import Diagnosis, diagnosis
 from course_lab.check.verdict import CaseRun
@@ -119,6 +120,8 @@ def _reason(run: CaseRun, before: list[CaseRun], tree: ast.Module, gpu: str) -> 
         return diagnosis("compiler-refuses", arch=ARCH, message=run.seen.problem.message)
     if run.seen.problem:
         return diagnosis("simulator-fault", gpu=gpu, message=run.seen.problem.message)
+    for launch in (launch for one in before for launch in one.own_launches if launch.race):
+        return race_diagnosis(launch.race)
     return diagnosis("simulator-differs", gpu=gpu, why=_why(run, before, tree))
 
 

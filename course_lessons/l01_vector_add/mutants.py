@@ -32,7 +32,7 @@ MUTANTS = {
     "1.2": (
         Mutant("store without a mask", ((".element_ty), mask=mask)", ".element_ty))"),), "missing-store-mask"),
         Mutant("load without a mask", ((_Y, "tl.load(y_ptr + offs)"),), "missing-load-mask"),
-        Mutant("mask one too long", (("offs < n", "offs <= n"),), "missing-store-mask"),
+        Mutant("mask one too long", (("offs < n", "offs <= n"),), "mask-too-wide"),
         Mutant("mask one too short", (("offs < n", "offs < n - 1"),), "partly-written"),
         Mutant("grid rounded down", ((_ROUND_UP, "n // 1024"),), "grid-floor-division"),
         Mutant("program id not used", (("tl.program_id(0) * BLOCK + ", ""),), "program-id-unused"),
@@ -58,8 +58,8 @@ MUTANTS = {
             (("y_ptr + offs_m[:, None] * N", "y_ptr + offs_m[:, None] * stride_xm"),),
             "out-of-bounds",
         ),
-        Mutant("mask on the rows only", ((" & (offs_n[None, :] < N)", ""),), "missing-store-mask"),
-        Mutant("mask on the columns only", (("(offs_m[:, None] < M) & ", ""),), "missing-store-mask"),
+        Mutant("mask on the rows only", ((" & (offs_n[None, :] < N)", ""),), "mask-too-wide"),
+        Mutant("mask on the columns only", (("(offs_m[:, None] < M) & ", ""),), "mask-too-wide"),
         Mutant("no mask", (("mask=mask, other=0.0", ""), (", x, mask=mask", ", x")), "missing-store-mask"),
         Mutant("grid rounded down", ((_GRID_2D, "(M // 16, N // 64)"),), "grid-floor-division"),
         Mutant("grid axes swapped", ((_GRID_2D, "(triton.cdiv(N, 64), triton.cdiv(M, 16))"),), "partly-written"),
@@ -83,18 +83,16 @@ MUTANTS = {
     ),
     "1.5": (
         Mutant("as it was found", (("offs < n", "offs <= n"), (_ROUND_UP, "n // 1024")), "grid-floor-division"),
-        Mutant("only the grid repaired", (("offs < n", "offs <= n"),), "missing-store-mask"),
+        Mutant("only the grid repaired", (("offs < n", "offs <= n"),), "mask-too-wide"),
         Mutant("only the mask repaired", ((_ROUND_UP, "n // 1024"),), "grid-floor-division"),
-        Mutant(
-            "one program more, always", ((_ROUND_UP, "n // 1024 + 1"), ("offs < n", "offs <= n")), "missing-store-mask"
-        ),
+        Mutant("one program more, always", ((_ROUND_UP, "n // 1024 + 1"), ("offs < n", "offs <= n")), "mask-too-wide"),
         Mutant("mask too short", (("offs < n", "offs < n - 1"),), "partly-written"),
-        Mutant("no mask at all", (("mask = offs < n", "mask = offs >= 0"),), "missing-store-mask"),
+        Mutant("no mask at all", (("mask = offs < n", "mask = offs >= 0"),), "mask-too-wide"),
         Mutant("one program at least", ((_ROUND_UP, "max(n // 1024, 1)"),), "grid-floor-division"),
         Mutant("the size of the model", (("residual, y, n,", "residual, y, 21312,"),), "hard-coded-size"),
     ),
     "1.6": (
-        Mutant("one stride for both", (("* stride_rm", "* stride_xm"),), "missing-load-mask"),
+        Mutant("one stride for both", (("* stride_rm", "* stride_xm"),), "mask-too-wide"),
         Mutant("rows N apart", (("* stride_xm", "* N"),), "between-rows"),
         Mutant("bias without a mask", (("mask=offs_n < N, other=0.0", ""),), "missing-load-mask"),
         Mutant(
@@ -108,7 +106,7 @@ MUTANTS = {
         Mutant(
             "mask on the columns only",
             (("(offs_m < T) & (offs_n < N)", "(offs_m < T * BLOCK_M) & (offs_n < N)"),),
-            "missing-store-mask",
+            "mask-too-wide",
         ),
         Mutant("grid rounded down", ((_GRID_TN, "(T // 8, N // 128)"),), "grid-floor-division"),
         Mutant(

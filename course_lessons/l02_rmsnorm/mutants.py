@@ -56,7 +56,7 @@ MUTANTS = {
         Mutant(
             "one stride for both inputs",
             (("residual_ptr + row * stride_rm", "residual_ptr + row * stride_xm"),),
-            "missing-load-mask",
+            "mask-too-wide",
         ),
         Mutant("loads without other=", ((", other=0.0", ""),), "missing-other"),
         Mutant(
@@ -142,12 +142,12 @@ MUTANTS = {
         Mutant(
             "rows without a mask",
             (("(offs_m < M)[:, None] & mask_n[None, :]", "(offs_m >= 0)[:, None] & mask_n[None, :]"),),
-            "missing-store-mask",
+            "mask-too-wide",
         ),
         Mutant(
             "columns without a mask",
             (("(offs_m < M)[:, None] & mask_n[None, :]", "(offs_m < M)[:, None] & (offs_n >= 0)[None, :]"),),
-            "missing-store-mask",
+            "mask-too-wide",
         ),
         Mutant(
             "weight without a mask",

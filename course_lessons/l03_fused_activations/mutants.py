@@ -42,7 +42,7 @@ MUTANTS = {
         Mutant("factor in the middle of a wider row", (("gate_ptr + d", "gate_ptr + stride_xm // 2"),), "between-rows"),
         Mutant("no masks on the loads", ((", mask=mask, other=0.0", ""),), "missing-load-mask"),
         Mutant("no mask on the store", ((_STORE_MASK, ".element_ty))"),), "missing-store-mask"),
-        Mutant("mask of the whole row", (("cols < d", "cols < 2 * d"),), "missing-store-mask"),
+        Mutant("mask of the whole row", (("cols < d", "cols < 2 * d"),), "mask-too-wide"),
         Mutant("one block a row", (("(triton.cdiv(d, 512), M)", "(1, M)"),), "partly-written"),
         Mutant(
             "activation by PyTorch",
@@ -152,7 +152,7 @@ MUTANTS = {
         Mutant("product not divided", (("tl.clamp(y / scale", "tl.clamp(y"),), "not-scaled"),
         Mutant("one scale a row", (("row * tl.num_programs(0) + group", "row"),), "overlapping-programs"),
         Mutant("idle lanes without a value", ((", other=0.0", ""),), "missing-other"),
-        Mutant("mask of the group only", (("cols < d", "cols < (group + 1) * GROUP"),), "missing-store-mask"),
+        Mutant("mask of the group only", (("cols < d", "cols < (group + 1) * GROUP"),), "mask-too-wide"),
         Mutant(
             "only whole groups",
             (("silu_mul_quant_kernel[(groups, M)]", "silu_mul_quant_kernel[(d // group, M)]"),),

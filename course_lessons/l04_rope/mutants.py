@@ -48,7 +48,7 @@ MUTANTS = {
         Mutant(
             "forgets the batch of positions", ((_ROW, "positions_ptr + s * stride_ps"),), "first-sequence-everywhere"
         ),
-        Mutant("no mask for heads", ((_HEADS, "(offs_h < BLOCK_H) & mask_p"),), "missing-store-mask"),
+        Mutant("no mask for heads", ((_HEADS, "(offs_h < BLOCK_H) & mask_p"),), "mask-too-wide"),
         Mutant("rows of x without gaps", (("s * stride_xs", "s * heads * stride_xh"),), "between-rows"),
         Mutant("stores every sequence over the first", (("b * stride_yb + ", ""),), "program-id-unused"),
         Mutant("table rows as wide as heads", (("row * half", "row * 2 * half"),), "table-row-too-wide"),
@@ -88,7 +88,7 @@ MUTANTS = {
             "other-pairs",
         ),  # fmt: skip
         Mutant("turns the other way", ((_A, "a * cos + b * sin"), (_B, "b * cos - a * sin")), "turns-backwards"),
-        Mutant("no mask for heads", (("mask = offs_h < heads", "mask = offs_h < BLOCK_H"),), "missing-store-mask"),
+        Mutant("no mask for heads", (("mask = offs_h < heads", "mask = offs_h < BLOCK_H"),), "mask-too-wide"),
         Mutant("table rows as wide as heads", (("token * (D // 2)", "token * D"),), "table-row-too-wide"),
     ),
     "4.4": (
@@ -101,9 +101,9 @@ MUTANTS = {
                     "    first = (tl.load(x_ptr, mask=mask, other=0.0).to(tl.float32))\n    tl.store(x_ptr + half",
                 ),
             ),
-            "missing-store-mask",
+            "mask-too-wide",
         ),
-        Mutant("mask left", ((_HEADS, "(offs_h < BLOCK_H) & mask_p"),), "missing-store-mask"),
+        Mutant("mask left", ((_HEADS, "(offs_h < BLOCK_H) & mask_p"),), "mask-too-wide"),
         Mutant(
             "second load left",
             (
@@ -192,13 +192,11 @@ MUTANTS = {
         ),  # fmt: skip
         Mutant("takes the last start", (("tl.where(starts <= token, starts, 0)", "starts"),), "out-of-bounds"),
         Mutant("copies from half on", (("rest = 2 * half +", "rest = half +"),), "rest-too-early"),
-        Mutant(
-            "no mask for heads", (("(offs_h < heads) & mask_p", "(offs_h < BLOCK_H) & mask_p"),), "missing-store-mask"
-        ),
+        Mutant("no mask for heads", (("(offs_h < heads) & mask_p", "(offs_h < BLOCK_H) & mask_p"),), "mask-too-wide"),
         Mutant(
             "the rest without its end",
             (("(offs_h < heads) & (rest < D)", "(offs_h < heads) & (rest >= 0)"),),
-            "missing-store-mask",
+            "mask-too-wide",
         ),
         Mutant("turns the other way", ((_A, "a * cos + b * sin"), (_B, "b * cos - a * sin")), "turns-backwards"),
     ),

@@ -16,7 +16,7 @@ MUTANTS = {
         Mutant("rounds to the dtype of a", (("cols, c, mask", "cols, c.to(a.dtype), mask"),), "half-accumulation"),
         Mutant("multiplies element by element", ((f"tl.dot(a, b{_IEEE})", "a * b"),), "elementwise-product"),
         Mutant(
-            "masks of a and c exchanged", (("(rows < M) & (cols < K)", "(rows < M) & (cols < N)"),), "missing-load-mask"
+            "masks of a and c exchanged", (("(rows < M) & (cols < K)", "(rows < M) & (cols < N)"),), "mask-too-wide"
         ),
     ),
     "5.2": (
@@ -33,9 +33,7 @@ MUTANTS = {
             ((f"tl.dot(a, b, acc{_IEEE})", f"tl.dot(a, b, acc{_IEEE}).to(a.dtype).to(tl.float32)"),),
             "half-accumulation",
         ),
-        Mutant(
-            "no mask along K", ((_MASK_A, "mask=(offs_m < M)"), (_MASK_B, "mask=(offs_n < N)")), "missing-load-mask"
-        ),
+        Mutant("no mask along K", ((_MASK_A, "mask=(offs_m < M)"), (_MASK_B, "mask=(offs_n < N)")), "mask-too-wide"),
         Mutant("loads without other=", ((", other=0.0", ""),), "missing-other"),
         Mutant("a contiguous", (("offs_m * stride_am", "offs_m * K"),), "between-rows"),
         Mutant("b contiguous", (("k_b * stride_bk + offs_n * stride_bn", "k_b * N + offs_n"),), "between-rows"),
@@ -82,7 +80,7 @@ MUTANTS = {
         Mutant(
             "bias by row",
             (("bias_ptr + offs_n, mask=offs_n < N", "bias_ptr + offs_m, mask=offs_m < M"),),
-            "missing-load-mask",
+            "mask-too-wide",
         ),
         Mutant(
             "bias without a mask",
@@ -146,7 +144,7 @@ MUTANTS = {
             ((f"up = tl.dot(x, w_up, up{_IEEE})", f"up = tl.dot(x, w_up, gate{_IEEE})"),),
             "shared-accumulator",
         ),
-        Mutant("weight without a mask", (("mask=mask_w, other=0.0", "mask=k_w < K, other=0.0"),), "missing-load-mask"),
+        Mutant("weight without a mask", (("mask=mask_w, other=0.0", "mask=k_w < K, other=0.0"),), "mask-too-wide"),
     ),
     "5.6": (
         _NO_IEEE,
@@ -167,6 +165,6 @@ MUTANTS = {
         Mutant(
             "divides by the height", (("offs_m // W", "offs_m // H"), ("offs_m % W", "offs_m % H")), "divides-by-height"
         ),
-        Mutant("channels without a mask", (("inside & (c_x < C)", "inside"),), "missing-load-mask"),
+        Mutant("channels without a mask", (("inside & (c_x < C)", "inside"),), "mask-too-wide"),
     ),
 }

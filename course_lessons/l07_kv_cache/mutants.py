@@ -46,7 +46,7 @@ MUTANTS = {
         Mutant("one program for all tokens", (("append_kernel[(T,)]", "append_kernel[(1,)]"),), "partly-written"),
     ),
     "7.2": (
-        Mutant("padding stored", (("exists = slot >= 0", "exists = slot < 1000000"),), "out-of-bounds"),
+        Mutant("padding stored", (("exists = slot >= 0", "exists = slot < 1000000"),), "padding-slot"),
         Mutant(
             "padding wraps around to the last slot",
             (
@@ -87,7 +87,7 @@ MUTANTS = {
         Mutant(
             "stores without a mask for the columns",
             (("mask=mask & exists", "mask=(cols >= 0) & exists"),),
-            "missing-store-mask",
+            "mask-too-wide",
         ),
     ),
     "7.3": (
@@ -111,7 +111,7 @@ MUTANTS = {
             ((_TURN, "a = a * cos - b * sin\n        b = b * cos + a * sin"),),
             "turned-with-new-half",
         ),
-        Mutant("padding stored", (("mask = (i < HALF) & exists", "mask = i < HALF"),), "out-of-bounds"),
+        Mutant("padding stored", (("mask = (i < HALF) & exists", "mask = i < HALF"),), "padding-slot"),
         Mutant(
             "nothing turned for padding", (("position, True, HALF", "position, slot >= 0, HALF"),), "partly-written"
         ),
@@ -178,7 +178,7 @@ MUTANTS = {
         Mutant("no clamp", (("tl.clamp(k / scale, -FP8_MAX, FP8_MAX)", "k / scale"),), "not-clamped"),
         Mutant("clamps at 448 in any type", (("-FP8_MAX, FP8_MAX)", "-448.0, 448.0)"),), "clamped-at-448"),
         Mutant("flash layout", (("(piece * PAGE + place) * X + d % X", "(slot * KH + h) * D + d"),), "not-packed"),
-        Mutant("padding stored", (("mask=mask & (slot >= 0)", "mask=mask"),), "out-of-bounds"),
+        Mutant("padding stored", (("mask=mask & (slot >= 0)", "mask=mask"),), "padding-slot"),
         Mutant(
             "places and pieces exchanged",
             (("(piece * PAGE + place) * X + d % X", "((page * KH + h) * PAGE + place) * D + d"),),
@@ -190,8 +190,6 @@ MUTANTS = {
             (("slot // PAGE", "slot // 8"), ("slot % PAGE", "slot % 8")),
             "hard-coded-size",
         ),
-        Mutant(
-            "heads beyond the last", (("mask = (h < KH) & (d < D)", "mask = (h >= 0) & (d < D)"),), "missing-load-mask"
-        ),
+        Mutant("heads beyond the last", (("mask = (h < KH) & (d < D)", "mask = (h >= 0) & (d < D)"),), "mask-too-wide"),
     ),
 }

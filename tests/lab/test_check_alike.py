@@ -83,7 +83,7 @@ def test_a_mistake_that_is_right_here_says_nothing():
     small = replace(ROW_SUM, cases=(replace(ROW_SUM.cases[0], atol=0.0, rtol=1e-4),))
     near = wrong(("(x / total)", "(x / total * 1.00015)"))
     harmless = wrong(("(x / total)", "(x / total * 1.00008)"))
-    assert judged(near, ("shifted", harmless), exercise=small).diagnosis.code == "constant-factor"
+    assert judged(near, ("shifted", harmless), exercise=small).diagnosis.code == "unknown"
 
 
 def test_rules_that_explain_go_first(asked):
