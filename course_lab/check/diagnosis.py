@@ -383,13 +383,15 @@ def _factor(comparison: Comparison, row: slice | int = slice(None)) -> float:
     if usable.sum() < 3 or not np.isfinite(got).all():
         return 0.0
     factor = float(np.median(got[usable] / expected[usable]))
+    if f"{factor:.4g}" == "1":  # no factor that anybody would look for
+        return 0.0
     plain = bool(comparison.close(expected * factor, got, times=2).all())
     return factor if plain and factor != 0.0 and not comparison.close(expected, got).all() else 0.0
 
 
 def constant_factor(facts: Facts) -> Diagnosis | None:
     factor = _everywhere(_factor, facts)
-    return diagnosis("constant-factor", factor=factor) if factor and f"{factor:.4g}" != "1" else None
+    return diagnosis("constant-factor", factor=factor) if factor else None
 
 
 def row_factor(facts: Facts) -> Diagnosis | None:
