@@ -17,7 +17,7 @@ import torch
 
 from gfxlab import hardware, transport
 from gfxlab.bound import Launch, Specialisation, bind, parameters, unwrap
-from gfxlab.code import card, compiler
+from gfxlab.code import card, compiler, metadata
 from gfxlab.code import work as works
 from gfxlab.code.figures import Figures
 from gfxlab.code.listing import Listing
@@ -167,27 +167,34 @@ def measure(compiled: compiler.Compiled) -> AmdReport:
         AmdLimitError: it needs more LDS than a workgroup may have.
     """
     compiler.check_lds(compiled)
-    vgprs = _number(compiled.asm, r"\.vgpr_count:\s*(\d+)")
+    facts = metadata.read(compiled.asm)
     return AmdReport(
         name=compiled.name,
         arch=compiled.arch,
-        vgprs=vgprs,
-        agprs=_number(compiled.asm, r"\.agpr_count:\s*(\d+)"),
-        sgprs=_number(compiled.asm, r"\.sgpr_count:\s*(\d+)"),
-        vgpr_spills=_number(compiled.asm, r"\.vgpr_spill_count:\s*(\d+)"),
-        sgpr_spills=_number(compiled.asm, r"\.sgpr_spill_count:\s*(\d+)"),
-        scratch=_number(compiled.asm, r"\.private_segment_fixed_size:\s*(\d+)"),
+        vgprs=facts["vgpr_count"],
+        agprs=facts.get("agpr_count", 0),  # RDNA has no accumulators, and no such field
+        sgprs=facts["sgpr_count"],
+        vgpr_spills=facts["vgpr_spill_count"],
+        sgpr_spills=facts["sgpr_spill_count"],
+        scratch=facts["private_segment_fixed_size"],
         lds=compiled.lds,
         threads=compiled.num_warps * hardware.limits(compiled.arch).wave_size,
         num_warps=compiled.num_warps,
         num_stages=compiled.num_stages,
-        code_bytes=_number(compiled.asm, r"; codeLenInByte = (\d+)"),
-        occupancy=hardware.occupancy(compiled.arch, vgprs, compiled.lds, compiled.num_warps),
+        code_bytes=_code_bytes(compiled.asm),
+        occupancy=hardware.occupancy(compiled.arch, facts["vgpr_count"], compiled.lds, compiled.num_warps),
         asm=compiled.asm,
         sources=compiled.sources,
     )
 
 
-def _number(asm: str, pattern: str) -> int:
-    found = re.search(pattern, asm)
-    return int(found[1]) if found else 0
+def _code_bytes(asm: str) -> int:
+    """Of the kernel and the functions that it calls, as the compiler's comments say.
+
+    Raises:
+        ValueError: they do not.
+    """
+    found = re.findall(r"; codeLenInByte = (\d+)", asm)
+    if not found:
+        raise ValueError("the assembly text does not say how long its code is")
+    return sum(map(int, found))

@@ -16,6 +16,7 @@ import numpy as np
 from gfxlab.simulator.core import deadlock
 from gfxlab.simulator.core.executor import Executor
 from gfxlab.simulator.core.memory import GlobalMemory
+from gfxlab.simulator.core.progress import Progress
 from gfxlab.simulator.core.state import Waves
 from gfxlab.simulator.show.run import Run
 
@@ -40,12 +41,14 @@ class Batches:
         groups: int,
         budget: int,
         seconds: float,
+        progress: Progress,
     ):
         self._run, self._memory = run, memory
         self._places, self._groups = iter(places), groups
         self._begin, self._executor = begin, executor
         self._budget, self._seconds = budget, seconds
         self._waiting: list[Executor] = []
+        self._progress, self._all = progress, budget
 
     def execute(self) -> None:
         """Run every workgroup to its end.
@@ -58,7 +61,7 @@ class Batches:
             if self._run.checks:
                 self._run.checks.begin(waves, self._run.compiled.lds)
             left = self._budget - sum(one.spent for one in self._waiting)
-            self._waiting.append(self._executor(self._run.program, waves, left))
+            self._waiting.append(self._executor(self._run.program, waves, left, tell=self._tell))
             self._try_all()
         self._until_all_end()
 
@@ -74,23 +77,27 @@ class Batches:
             return False
         self._run.add(one)
         self._budget -= one.spent
+        self._progress.programs += one.waves.count // one.waves.waves_per_group
         if self._run.checks:
             self._run.checks.end(one.waves)
         return True
 
+    def _tell(self, spent: int) -> None:
+        self._progress.tell(self._all - self._budget + spent)
+
     def _until_all_end(self) -> None:
-        ended, since, seen = -1, time.process_time(), set()
+        ended, since, seen = -1, time.monotonic(), set()
         while self._waiting:
             self._try_all()
             now = self._budget, sum(one.ended for one in self._waiting), len(self._waiting)
             if now != ended:
-                ended, since, seen = now, time.process_time(), set()
+                ended, since, seen = now, time.monotonic(), set()
                 continue
             state = self._fingerprint()
             if state in seen:  # the same registers and the same memory: it will go on so for ever
                 raise deadlock.error(self._waiting, self._run.checks)
             seen.add(state)
-            if time.process_time() - since > self._seconds:
+            if time.monotonic() - since > self._seconds:
                 raise deadlock.error(self._waiting, self._run.checks, self._seconds)
 
     def _fingerprint(self) -> int:

@@ -95,7 +95,8 @@ class Executor:
     """Runs one batch of workgroups to the end.
 
     budget: of wave-instructions. seconds: without a wave's ending, after which a loop is called endless.
-    host: called between turns; the part of the machine that is not the GPU.
+    host: called between turns; the part of the machine that is not the GPU. tell: is told now and then how many
+    wave-instructions are executed.
     """
 
     def __init__(
@@ -105,6 +106,7 @@ class Executor:
         budget: int,
         seconds: float = float("inf"),
         host: Callable[[], None] | None = None,
+        tell: Callable[[int], None] = lambda spent: None,
     ):
         self.program, self.waves = program, waves
         self.code = assemble(program)
@@ -113,11 +115,12 @@ class Executor:
         self.executed = np.zeros(len(self.code), np.int64)  # how often waves went through each block
         self._visits = np.zeros(len(self.code), np.int64)  # how often any did
         self._budget = self._left = budget
-        self._seconds, self._host = seconds, host
+        self._seconds, self._host, self._tell = seconds, host, tell
         self._turns = self._polls = 0
         self._had_turn, self._had_poll = np.zeros(waves.count, np.int64), np.zeros(waves.count, np.int64)
         self._asked, self._asleep = np.zeros(waves.count, bool), np.zeros(waves.count, bool)
         self._before: dict[int, tuple] = {}  # a wave's block and registers when it last came round
+        self._rounds, self._suspect = np.zeros(waves.count, np.int64), np.zeros(waves.count, bool)
         self._in_vain = 0  # how often waves did since one ended or saw something new
         self.ended = 0  # waves
         self._restart_clock()
@@ -149,6 +152,7 @@ class Executor:
                 if self.ended != ended:
                     self._in_vain = polls = 0
                     self._restart_clock()
+                self._tell(self.spent)
                 if self._host:
                     self._host()
                 if polls > _POLLS_A_RUN:
@@ -157,7 +161,7 @@ class Executor:
 
     def _restart_clock(self) -> None:
         """A wave has ended, or other batches had their turn."""
-        self._since = time.process_time()
+        self._since, self._busy_since = time.monotonic(), None
         self._visits[:] = 0
 
     # ---- whose turn it is --------------------------------------------------------------------------------------------
@@ -195,16 +199,22 @@ class Executor:
 
     def _come_round(self, back: np.ndarray) -> None:
         """Waves go back to where they were: those that polled memory and have what they had before fall asleep."""
-        for wave in np.flatnonzero(back & self._asked):
+        came = back & self._asked
+        if not came.any():
+            return
+        self._asked[came] = False
+        self._rounds[came] += 1
+        # two of eight rounds are compared, for a loop that does get on is to lose no time; all of who has slept before
+        looked_at = self._suspect | ((self._rounds & 7) >= 6)
+        for wave in np.flatnonzero(came & looked_at):
             state = int(self.block[wave]), *self.waves.registers_of(int(wave))
             before = self._before.get(wave)
             if before and before[0] == state[0] and all(map(np.array_equal, before[1:], state[1:])):
-                self._asleep[wave] = True
+                self._asleep[wave] = self._suspect[wave] = True
                 self._in_vain += 1
             else:
                 self._before[wave] = state
                 self._in_vain = 0
-            self._asked[wave] = False
 
     def _overdue(self, running: np.ndarray) -> int | None:
         """Where the wave stands that has waited longest, if that was too long."""
@@ -256,10 +266,15 @@ class Executor:
         if self._left < 0:
             self._endless(code, f"more than the {self._budget:,} instructions that were left for its batch are spent")
         if self._visits[block] % 256 == 0:
+            self._tell(self.spent)
             self._check_time(block, code)
 
     def _check_time(self, block: int, code: Code) -> None:
-        if time.process_time() - self._since > self._seconds and self._visits[block] > _ROUNDS:
+        if time.monotonic() - self._since < 2 / 3 * self._seconds or self._visits[block] < _ROUNDS:
+            return
+        if self._busy_since is None:  # the machine may have been busy with others: the last third is processor time
+            self._busy_since = time.process_time()
+        elif time.process_time() - self._busy_since > self._seconds / 3:
             rounds = f"{self._visits[block]:,} rounds of one loop in {self._seconds:g} seconds, and no wave has ended"
             self._endless(code, rounds, "max_seconds")
 

@@ -26,6 +26,7 @@ from gfxlab.simulator.core.memory import ARGUMENTS, GlobalMemory, LocalData, Scr
 from gfxlab.simulator.core.numbers import U8, U32, round_to_bf16
 from gfxlab.simulator.core.operands import M0, MODE, TTMP
 from gfxlab.simulator.core.program import Argument, Program
+from gfxlab.simulator.core.progress import Progress
 from gfxlab.simulator.core.state import Waves
 from gfxlab.simulator.show.run import Run
 from gfxlab.simulator.watch.checks import Checks, poison
@@ -161,6 +162,7 @@ def execute(
         groups=_together(program, compiled, calls),
         budget=max_instructions,
         seconds=max_seconds,
+        progress=Progress(compiled.name, grid),
     )
     try:
         batches.execute()

@@ -2,7 +2,7 @@
 
 The text is the compiler's own (`compiled.asm["amdgcn"]`); `gfxlab.code.isa` reads the instructions and their source
 lines, this module reads what only an execution needs: operands, jump targets and the kernel descriptor.
-Kernel descriptor and metadata: LLVM, "User Guide for AMDGPU Backend", code object V5.
+Kernel descriptor: LLVM, "User Guide for AMDGPU Backend", code object V5.
 """
 
 from __future__ import annotations
@@ -13,14 +13,11 @@ from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any
 
-import yaml
-
 from gfxlab import hardware
-from gfxlab.code import isa
+from gfxlab.code import isa, metadata
 from gfxlab.simulator.core import constants, operands
 from gfxlab.simulator.core.operands import Operand
 
-_YamlLoader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _UNPARSED = re.compile(r"s_(wait\w*|nop|delay_alu|sendmsg(?!_rtn)|clause|sethalt|sleep|setprio|code_end)")
 
 
@@ -127,7 +124,7 @@ def parse(text: str) -> Program:
     """Read the compiler's assembly text; remembered by the text."""
     arch = re.search(r'\.amd\w+_target "[^"]*?(gfx[0-9a-f]+)', text)[1]
     descriptor = {name: int(value) for name, value in re.findall(r"\.amdhsa_(\w+) (\d+)\s*$", text, re.MULTILINE)}
-    metadata = _metadata(text)
+    facts = metadata.read(text)
     parsed = isa.parse(text)
     accumulators = descriptor.get("accum_offset", 256)
     labels = {label: index for index, names in parsed.labels.items() for label in names}
@@ -135,25 +132,20 @@ def parse(text: str) -> Program:
     addresses |= {label: constants.code_address(index) for label, index in labels.items()}
     instructions = tuple(_relocated(decoded(parsed, accumulators), addresses))
     return Program(
-        name=metadata[".name"],
+        name=facts["name"],
         arch=arch,
         text=text,
         instructions=instructions,
         labels=labels,
         blocks=_blocks(instructions, set(labels.values())),
-        entry=labels.get(metadata[".name"], 0),
+        entry=labels.get(facts["name"], 0),
         constants=data,
-        arguments=tuple(Argument(a[".offset"], a[".size"], a[".value_kind"]) for a in metadata[".args"]),
-        argument_bytes=metadata[".kernarg_segment_size"],
+        arguments=tuple(Argument(a[".offset"], a[".size"], a[".value_kind"]) for a in facts["args"]),
+        argument_bytes=facts["kernarg_segment_size"],
         registers=max((o.index + o.count for i in instructions for o in _all_operands(i) if o.is_vector), default=1),
-        scratch=metadata[".private_segment_fixed_size"],
+        scratch=facts["private_segment_fixed_size"],
         descriptor=descriptor,
     )
-
-
-def _metadata(text: str) -> dict[str, Any]:
-    document = re.search(r"\.amdgpu_metadata\n---\n(.*?)\n\.\.\.", text, re.DOTALL)[1]
-    return yaml.load(document, _YamlLoader)["amdhsa.kernels"][0]
 
 
 def decoded(parsed: isa.Program, accumulators: int = 256) -> tuple[Decoded, ...]:

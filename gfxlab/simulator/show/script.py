@@ -17,6 +17,7 @@ from gfxlab.bound import Launch
 from gfxlab.engine import dual_mode
 from gfxlab.simulator.context import using
 from gfxlab.simulator.core.launch import simulate_bound
+from gfxlab.simulator.core.progress import line_on
 from gfxlab.simulator.show.run import Run
 from gfxlab.simulator.show.stepper import Walk, step_bound
 
@@ -49,7 +50,7 @@ def runs(target: str, arch: str) -> list[Run]:
     """
     path, kernel = split(target)
     _can_compile()
-    with using(arch, profile=True) as every:
+    with using(arch, profile=True) as every, line_on(sys.stderr):
         execute(path)
     found = [run for run in every if kernel in ("", run.compiled.name)]
     if not found:

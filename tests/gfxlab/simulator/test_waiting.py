@@ -1,5 +1,6 @@
 """Programs that wait for each other: locks, flags, barriers; and those that wait for ever."""
 
+import io
 import time
 
 import pytest
@@ -10,6 +11,7 @@ from assembly import launch
 
 from gfxlab.engine import dual_mode
 from gfxlab.simulator import SimulationError, simulate
+from gfxlab.simulator.core import progress
 
 pytestmark = pytest.mark.skipif(dual_mode.env_interpret(), reason="TRITON_INTERPRET=1 cannot compile")
 
@@ -96,3 +98,19 @@ def test_waves_may_meet_at_different_barriers():
         .LBB0_2:
         s_nop 0"""
     assert launch(code, waves=2, grid=3).wrong == ()
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_a_long_launch_says_how_far_it_is_on_a_terminal_only(monkeypatch):
+    monkeypatch.setattr(progress, "_SILENCE", 0)
+    monkeypatch.setattr("gfxlab.simulator.core.launch._BATCH_BYTES", 1)
+    for stream in (Terminal(), io.StringIO()):
+        with progress.line_on(stream):
+            simulate(locked_kernel, (2,), (torch.zeros(1, dtype=torch.int32), torch.zeros(1)), num_warps=1)
+        shown = stream.getvalue()
+        assert shown.startswith("\rlocked_kernel: 0 of 2 programs, 0.0 million") == stream.isatty()
+        assert shown.endswith("\r") == stream.isatty() == bool(shown)
