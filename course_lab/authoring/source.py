@@ -25,6 +25,7 @@ SOLUTION_ONLY = "solution-only"
 _OPTIONS = {"tags", "exercise", "exercise_header"}
 _WRITTEN_BY_JUPYTEXT = {"lines_to_next_cell", "lines_to_end_of_cell_marker", "cell_marker", "title"}
 _MARKER = re.compile(r"^(?P<indent>\s*)### (?P<edge>BEGIN|END) (?P<block>SOLUTION|BROKEN)\s*$")
+_MAGIC_LINE = re.compile(rf"\s*{MAGIC}\b[ \t]*(?P<number>\S*)[^\n]*")
 _ALMOST_A_MARKER = re.compile(r"^\s*#+\s*(BEGIN|END)\s+(SOLUTION|BROKEN)", re.IGNORECASE)
 _PLACEHOLDER = "# your code here"
 
@@ -194,8 +195,8 @@ def tidy(code: str) -> str:
 
 
 def fingerprint(code: str) -> str:
-    """Return a short hash of `code`, blind to white space at line ends."""
-    return hashlib.sha256(tidy(code).encode(errors="backslashreplace")).hexdigest()[:16]
+    """Return a short hash of the code of a cell, blind to its magic line and to white space at line ends."""
+    return hashlib.sha256(bare(code).encode(errors="backslashreplace")).hexdigest()[:16]
 
 
 def with_magic(number: str, code: str) -> str:
@@ -205,5 +206,16 @@ def with_magic(number: str, code: str) -> str:
 
 def without_magic(text: str) -> tuple[str | None, str]:
     """Return (exercise number, code) of a cell's text; the number is None when the cell has no magic line."""
-    found = re.match(rf"\s*{MAGIC}[ \t]+(\S+)[^\n]*(?:\n|$)", text)
-    return (found[1], text[found.end() :]) if found else (None, text)
+    found = _MAGIC_LINE.match(text)
+    return (found["number"] or None, text[found.end() :].removeprefix("\n")) if found else (None, text)
+
+
+def as_python(text: str) -> str:
+    """Return a cell's text as Python: its magic line becomes empty, so that line numbers are those of the cell."""
+    found = _MAGIC_LINE.match(text)
+    return text[found.end() :] if found else text
+
+
+def bare(text: str) -> str:
+    """Return the code of a cell's text, tidied: equal for two answers when nothing was really changed."""
+    return tidy(without_magic(text)[1])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import linecache
 import math
-import re
 import sys
 import types
 from dataclasses import dataclass
@@ -14,23 +13,12 @@ import torch
 import triton
 import triton.language as tl
 
-_MAGIC = re.compile(r"\s*%%exercise\b[^\n]*")
 GIVEN = {"torch": torch, "triton": triton, "tl": tl, "math": math}
 
 
 def filename(number: str) -> str:
     """The name under which an answer's lines appear in tracebacks."""
     return f"<exercise {number}>"
-
-
-def clean(code: str) -> str:
-    """The code as Python. A first line `%%exercise 2.1` becomes empty, so that line numbers are those of the cell."""
-    return _MAGIC.sub("", code, count=1) if _MAGIC.match(code) else code
-
-
-def normalised(code: str) -> str:
-    """The code without magic line, trailing blanks and blank lines around it: equal when nothing was really changed."""
-    return "\n".join(line.rstrip() for line in clean(code).strip("\n").splitlines()).strip("\n")
 
 
 @dataclass(frozen=True)

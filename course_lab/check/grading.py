@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 
+from course_lab.authoring import source
 from course_lab.authoring.exercise import Case, Exercise
 from course_lab.authoring.far_rows import is_spread
 from course_lab.check import alike, answer, client, counterfactual, instruments, simulated
@@ -73,10 +74,10 @@ def grade(
         solution = lessons.solution(exercise) if solution is None else solution
         mistakes = partial(_mistakes, exercise)
         exercise = lessons.exercise(exercise)
-    report = _grade(exercise, answer.clean(code), stub, mistakes, tell, solution)
+    report = _grade(exercise, source.as_python(code), stub, mistakes, tell, solution)
     if card and report.passed:
         runs = make_runs(exercise)
-        job = make_job(exercise, answer.clean(code), runs)
+        job = make_job(exercise, source.as_python(code), runs)
         tell("right; how well does it do?")
         report = replace(report, card=instruments.look(job, exercise.picture, runs, solution, _CARD_ARCH))
     if strict and not report.passed:
@@ -98,8 +99,8 @@ def _mistakes(number: str) -> list[tuple[str, str]]:
 def _grade(
     exercise: Exercise, code: str, stub: str | None, mistakes: _Mistakes, tell: _Tell, solution: str | None
 ) -> Report:
-    untouched = stub is not None and answer.normalised(code) == answer.normalised(stub)
-    if not answer.normalised(code) or (untouched and exercise.kind == "write"):
+    untouched = stub is not None and source.bare(code) == source.bare(stub)
+    if not source.bare(code) or (untouched and exercise.kind == "write"):
         return Report(exercise.number, exercise.title, "not-attempted", _not_run(exercise))
     report = _grade_attempt(exercise, code, mistakes, tell, solution)
     # a repair begins with the report on the broken code; seeing it is no attempt

@@ -14,10 +14,10 @@ from gfxlab import hardware, sandbox
 from gfxlab.bound import Specialisation
 from gfxlab.code import ship
 from gfxlab.code.errors import AmdError, AmdLimitError, ShippingError, compile_error
+from gfxlab.latest import Latest
 
 _SECONDS = 120.0  # a large unrolled kernel takes LLVM a while
-_REMEMBERED = 256
-_answers: dict[str, dict[str, Any]] = {}
+_answers: Latest[dict[str, Any]] = Latest()
 
 
 @dataclass(frozen=True)
@@ -113,11 +113,7 @@ def check_lds(compiled: Compiled) -> None:
 def _remembered(name: str, payload: dict[str, Any]) -> dict[str, Any]:
     text = json.dumps([triton.__version__, payload], sort_keys=True)
     key = hashlib.sha256(text.encode()).hexdigest()
-    if key not in _answers:
-        if len(_answers) >= _REMEMBERED:
-            _answers.pop(next(iter(_answers)))
-        _answers[key] = _run(name, payload)
-    answer = _answers[key]
+    answer = _answers.get(key, lambda: _run(name, payload))
     if "error" in answer:
         raise compile_error(name, answer["error"])
     return answer

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from gfxlab.latest import Latest
 from gfxlab.programs import format_grid, format_program, place
 from gfxlab.strides import Strided
 from gfxlab.tables import Table
@@ -96,3 +97,20 @@ def test_numbers_of_programs_count_x_fastest():
     assert [format_grid(grid) for grid in ((1, 1, 1), (4, 1, 1), (4, 2, 1), (1, 1, 3))] == [
         *("1", "4", "4 x 2", "1 x 1 x 3")
     ]
+
+
+# ---- the latest answers ----------------------------------------------------------------------------------------------
+
+
+def test_the_oldest_answer_is_forgotten_and_none_is_found_twice():
+    asked = []
+    latest = Latest(2)
+    for question in "aabcca":
+        assert (
+            latest.get(question, lambda question=question: asked.append(question) or question.upper())
+            == question.upper()
+        )
+    assert asked == ["a", "b", "c", "a"] and len(latest) == 2
+    with pytest.raises(ZeroDivisionError):
+        latest.get("d", lambda: 1 // 0)
+    assert latest.get("d", lambda: 4) == 4

@@ -18,6 +18,7 @@ from gfxlab import hardware
 from gfxlab.bound import Grid, Launch, Specialisation, Value, bind, unwrap
 from gfxlab.code import compiler
 from gfxlab.engine import arguments, dual_mode
+from gfxlab.latest import Latest
 from gfxlab.simulator.core import program as programs
 from gfxlab.simulator.core.batches import Batches
 from gfxlab.simulator.core.executor import Executor
@@ -102,20 +103,18 @@ def prepare(launch: Launch, arch: str, quiet: bool = False) -> tuple[compiler.Co
     return _compiled(launch.kernel, spec, arch, quiet), arguments.values(launch, spec)
 
 
-_remembered: dict[tuple, compiler.Compiled] = {}
-_MOST_REMEMBERED = 256
+_remembered: Latest[compiler.Compiled] = Latest()
 
 
 def _compiled(kernel: Any, spec: Specialisation, arch: str, quiet: bool) -> compiler.Compiled:
     """Compile, or find what was compiled for the same kernel and specialisation: in a tenth of the time."""
-    key = (unwrap(kernel), arch, quiet, repr(spec))
-    if key not in _remembered:
-        if len(_remembered) >= _MOST_REMEMBERED:
-            _remembered.pop(next(iter(_remembered)))
+
+    def find() -> compiler.Compiled:
         compiled = compiler.compile(kernel, spec, arch, num_warps=spec.options.get("num_warps", 4), quiet=quiet)
         compiler.check_lds(compiled)
-        _remembered[key] = compiled
-    return _remembered[key]
+        return compiled
+
+    return _remembered.get((unwrap(kernel), arch, quiet, repr(spec)), find)
 
 
 def execute(
