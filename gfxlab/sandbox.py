@@ -35,7 +35,7 @@ from multiprocessing import connection, forkserver
 from pathlib import Path
 from typing import Any
 
-from gfxlab import confine, transport
+from gfxlab import confinement, transport
 
 MAX_RESULT = 1 << 30  # bytes of arrays that a child may hand back
 _KEEP_HEAD, _KEEP_TAIL = 48 << 10, 16 << 10  # bytes of a child's output that are kept
@@ -424,7 +424,7 @@ def _confine(folder: Path, confined: Confined) -> None:
     for path in write:
         with contextlib.suppress(OSError):
             path.mkdir(parents=True, exist_ok=True)
-    confine.confine(write=write, read=map(Path, confined.read))
+    confinement.confine(write=write, read=map(Path, confined.read))
 
 
 def _deliver(result: Any, folder: Path) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 
-from gfxlab import confine, sandbox, transport
+from gfxlab import confinement, sandbox, transport
 
 
 def run(job: str, payload: dict | None = None, **options) -> sandbox.Outcome:
@@ -298,7 +298,7 @@ def test_a_server_that_stands_still_is_replaced():
     assert time.monotonic() - started < 30  # the new server imports torch; the old one was given up after 3 s
 
 
-@pytest.mark.skipif(not confine.version(), reason="this kernel has no Landlock")
+@pytest.mark.skipif(not confinement.version(), reason="this kernel has no Landlock")
 def test_a_confined_job_reads_and_writes_what_it_was_given(tmp_path):
     secret, given, mine = tmp_path / "secret", tmp_path / "given", tmp_path / "mine"
     for folder in (secret, given, mine):
@@ -312,10 +312,10 @@ def test_a_confined_job_reads_and_writes_what_it_was_given(tmp_path):
     assert [found[f"write {file}"] for file in files] == ["PermissionError", "PermissionError", "written"]
     assert found[f"read {os.__file__}"] and found["write here"] == "written"
     assert set(run("touch", payload).value.values()) & {"PermissionError"} == set()
-    assert confine.open_doors() == ""
+    assert confinement.open_doors() == ""
 
 
 def test_a_kernel_without_landlock_says_what_is_open(monkeypatch):
-    monkeypatch.setattr(confine, "version", lambda: 0)
-    assert "can read and write every file" in confine.open_doors()
-    assert not confine.confine(write=[Path("/")])
+    monkeypatch.setattr(confinement, "version", lambda: 0)
+    assert "can read and write every file" in confinement.open_doors()
+    assert not confinement.confine(write=[Path("/")])

@@ -13,7 +13,7 @@ from course_lab.authoring import source
 from course_lab.authoring.exercise import Case, Exercise, Tolerance
 from course_lab.authoring.far_rows import spread
 from course_lab.check import ExerciseFailed, Report, client, grade, grading
-from gfxlab import confine, sandbox
+from gfxlab import confinement, sandbox
 from gfxlab.engines import Gpu
 
 
@@ -405,7 +405,7 @@ def test_what_an_answer_prints_cannot_move_the_cursor():
     (str(report) + report._repr_html_()).encode()
 
 
-@pytest.mark.skipif(not confine.version(), reason="this kernel has no Landlock")
+@pytest.mark.skipif(not confinement.version(), reason="this kernel has no Landlock")
 def test_an_answer_reaches_neither_the_journal_nor_the_solutions(course_home):
     spy = (
         f"for path in ({str(course_home)!r}, {os.path.expanduser('~')!r}):\n    try:\n        print(os.listdir(path))\n"
