@@ -27,6 +27,7 @@ def keep_stored_outputs(model: dict[str, Any], path: str, contents_manager: Any,
     except NotebookError:
         return
     if stored and _cells(stored) == _cells(nbformat.from_dict(model["content"])):
+        contents_manager.mark_trusted_cells(stored, path)
         model["content"] = stored
 
 
