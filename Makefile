@@ -14,7 +14,7 @@ export TORCH ROCM
 test test-full test-simulator: export OMP_NUM_THREADS = 1  # pytest-xdist has a process for each core already
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lab update test test-full test-simulator test-gpu bench compat lessons lint clean
+.PHONY: help setup lab update test test-full test-simulator test-browser test-gpu bench compat lessons lint clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
@@ -46,6 +46,10 @@ test-full: test  ## also the slow tests
 test-simulator: setup  ## every kernel on every simulated GPU: errors, speed; minutes
 	$(PYTEST) -n 2 -m "slow or not slow" tests/gfxlab/simulator
 	$(BIN)/python -m course_lab.bench.survey
+
+test-browser: setup  ## the course in a browser; needs Debian's chromium, screenshots in build/screenshots
+	$(BIN)/python -m pip install --quiet playwright
+	$(PYTEST) -m browser tests/browser
 
 test-gpu: setup  ## the kernels' tests, slow ones too, on this machine's GPU
 	$(PYTEST) -n 8 --gpu -m "slow or not slow" tests/kernels --ignore=tests/kernels/test_amd_code.py

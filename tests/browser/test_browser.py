@@ -1,0 +1,80 @@
+"""The course as a learner meets it: in a browser, from the first lesson to a solved exercise and a second visit."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(900)]
+
+LESSON, EXERCISES = "work/notebooks/00_start_here.ipynb", "work/exercises/00_start_here.ipynb"
+WIDER = """
+() => [...document.querySelectorAll('.jp-Notebook .jp-Cell .jp-RenderedHTMLCommon *, .jp-Notebook .jp-RenderedSVG *')]
+    .filter(e => e.getBoundingClientRect().right > e.closest('.jp-Cell').getBoundingClientRect().right + 1)
+    .filter(e => !e.closest('[style*=overflow], pre, table, svg, .jp-RenderedHTMLCommon > div'))
+    .map(e => e.outerHTML.slice(0, 80))
+"""
+
+
+@pytest.mark.parametrize("width", [1366, 1920])
+def test_a_lesson_opens_with_its_pictures_and_runs_to_its_end(lab, width):
+    lesson = lab(LESSON, width)
+    page = lesson.page
+    page.wait_for_selector(".jp-StatusBar-Widget, #jp-main-statusbar")
+    assert "not trusted" not in page.locator("#jp-main-statusbar").inner_html().lower()
+    lesson.menu("Run", "Run All Cells")
+    lesson.idle()
+    lesson.shot(f"lesson-{width}")
+    assert lesson.count("error") == 0 and lesson.count("stderr") == 0
+    assert page.evaluate(WIDER) == [] and lesson.complaints == []
+
+
+def test_an_exercise_from_the_first_try_to_the_next_visit(lab, work):
+    exercises = lab(EXERCISES)
+    notebook = json.loads((work / "exercises" / "00_start_here.ipynb").read_text())
+    (stub,) = [
+        "".join(cell["source"]) for cell in notebook["cells"] if "".join(cell["source"]).startswith("%%exercise 0.1\n")
+    ]
+    indent, placeholder = "    ", next(line for line in stub.splitlines() if "# your code here" in line)
+    wrong = stub.replace(placeholder, f"{indent}tl.store(y_ptr + offs, 3 * x, mask=mask)")
+    exercises.write("%%exercise 0.1", wrong)
+    assert "not right yet\nLikely mistake: " in exercises.run("%%exercise 0.1")  # before the import cell was run
+    exercises.shot("wrong")
+
+    exercises.write("%%exercise 0.1", wrong.replace("3 * x", "2 * x"))
+    assert "right" in exercises.run("%%exercise 0.1").splitlines()[0]
+    exercises.shot("right")
+
+    exercises.write("%%exercise 0.3", "%%exercise 0.3\nwhile True:\n    pass")
+    cell = exercises.start("%%exercise 0.3")
+    cell.get_by_text("0.3: case").wait_for()
+    exercises.shot("waiting")
+    exercises.menu("Kernel", "Interrupt Kernel")
+    exercises.idle()
+    assert cell.locator(".jp-OutputArea").first.inner_text().strip() == "Stopped. Nothing was recorded."
+
+    exercises.write("import course_lab", "%stub 0.3")
+    count = exercises.page.locator(".jp-Notebook .jp-Cell").count()
+    exercises.run("%stub 0.3")
+    assert exercises.page.locator(".jp-Notebook .jp-Cell").count() == count + 1
+    exercises.write("%stub 0.3", "%hint 0.2")
+    assert exercises.run("%hint 0.2").startswith("Hint 1 of 3 for 0.2")
+    assert exercises.complaints == []
+
+    exercises.page.keyboard.press("Control+s")
+    exercises.page.wait_for_timeout(3000)
+    again = lab(EXERCISES)
+    assert "Error displaying widget" not in again.page.locator(".jp-Notebook").inner_text()
+    assert "0.1" in again.cell("%%exercise 0.1").locator(".jp-OutputArea").first.inner_text()
+    saved = (work / "exercises" / "00_start_here.ipynb").read_text()
+    assert "widget-view" not in saved and '"name": "stderr"' not in saved
+
+
+def test_the_dark_theme_shows_the_same(lab):
+    lesson = lab(LESSON)
+    lesson.menu("Settings", "Theme", "JupyterLab Dark")
+    lesson.page.wait_for_selector("body[data-jp-theme-light=false]", state="attached")
+    lesson.page.wait_for_timeout(1500)
+    lesson.shot("dark")
+    assert lesson.complaints == []
