@@ -53,7 +53,7 @@ MUTANTS = {
         ),
     ),
     "1.b": (
-        Mutant("rows not masked", (("(rows[:, None] < M) & ", ""),), "missing-store-mask"),
+        Mutant("rows not masked", (("(rows[:, None] < M) & ", ""),), "mask-too-wide"),
         Mutant("no mask", ((", mask=mask)\n\n", ")\n\n"),), "missing-store-mask"),
         Mutant("forgets y", (("x[:, None] + y[None, :]", "x[:, None] + 0 * y[None, :]"),), "one-vector-twice"),
     ),

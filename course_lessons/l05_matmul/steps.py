@@ -45,6 +45,6 @@ MUTANTS = {
         Mutant(
             "store without a mask", ((", c, mask=(m[:, None] < M) & (m[None, :] < M))", ", c)"),), "missing-store-mask"
         ),
-        Mutant("only rows masked", ((" & (m[None, :] < M))", ")"),), "missing-store-mask"),
+        Mutant("only rows masked", ((" & (m[None, :] < M))", ")"),), "mask-too-wide"),
     ),
 }

@@ -657,7 +657,7 @@ print("changed:", [tuple(place) for place in (k_all != before).any(-1).nonzero()
 # %% [markdown] exercise_header="7.c"
 # `y[0, n] = sum(x[0, k] * weight[n, k])`: a linear layer of one token. `x` is (1, K), the weight (N, K), both
 # contiguous, and K is a multiple of 64. A program has `BLOCK_N` rows of the weight. It walks along K, and keeps a sum
-# for each row and each of its columns in `products`, which it adds up once, at the end.
+# for each row and each of its columns in `products`, which it adds up once, after the loop.
 
 
 # %% exercise="7.c"
@@ -974,7 +974,7 @@ print(f"the same scores; multiplications by w: {many_keys / 1e6:,.0f} million, o
 # ```
 
 # %%
-B, heads, depth, size, rope_dim = 4, 3, 32, 64, 32
+B, heads, depth, size, rope_dim = 16, 2, 32, 64, 32
 q_nope, q_pe = (torch.randn(B, heads, n, generator=generator) for n in (depth, rope_dim))
 k_nope, k_pe = (torch.randn(B, 1, n, generator=generator) for n in (size, rope_dim))
 w_uk = torch.randn(heads, size, depth, generator=generator)
@@ -990,8 +990,8 @@ print("launches:", len(launch))
 launch.picture("out_ptr")
 
 # %% [markdown]
-# **Look.** 4 tokens of three heads make 12 rows, of 64 + 32 numbers: the absorbed query, then its turned part. The
-# first programs write products: each has one head of all tokens, hence every third row. The next ones write the turned
+# **Look.** 16 tokens of two heads make 32 rows, of 64 + 32 numbers: the absorbed query, then its turned part. The
+# first programs write products: each has one head of all tokens, hence every second row. The next ones write the turned
 # part. The last ones are not in this picture, because they write the cache. This is *launch fusion*: nothing stays in
 # registers between the jobs, only launches are saved. It is worth it. In vLLM, joining two launches of this kind took
 # 9.39 µs a layer down to 4.74 µs on an MI355X (Kimi K3, [vllm#57640](https://github.com/vllm-project/vllm/pull/57640)).
