@@ -371,6 +371,7 @@ _LAYER_NORM = Exercise(
             **in_float32(1000, size=20.0),
         ),
         Case("a mean of 1000", _layer_norm(3, 300, mean=1000.0), **in_float32(300, size=2000.0)),
+        Case("wider than 1024", _layer_norm(2, 1025), **in_float32(1025, size=20.0)),
         Case("mean far from zero, every other element 0", _half_zeros, **_CENTRED),
         Case("one more than a power of two, eps 1e-2", _layer_norm(3, 513, eps=1e-2, scale=0.1), **_CENTRED),
         Case("rows 2^30 elements apart", _far(_layer_norm(3, 40), 0), **_CENTRED),
