@@ -70,3 +70,9 @@ def test_an_equivalent_is_found_by_operator_and_words():
     assert Equivalent("drop-other", "lanes of `x_ptr`", "never stored").fits(mutant)
     assert not Equivalent("drop-other", "`w_ptr`", "never stored").fits(mutant)
     assert not Equivalent("drop-mask", "`x_ptr`", "never stored").fits(mutant)
+
+
+@pytest.mark.parametrize("number", ["0.1", "0.4", "1.1", "1.3"])
+def test_a_fixed_sample_of_the_generated_mutants_is_killed_or_argued_about(number):
+    judged = generated.judge(number, every=9, first=2)
+    assert judged and not [str(one) for one in judged if one.survives]
