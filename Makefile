@@ -36,8 +36,7 @@ update: setup  ## get the newest version of the course; what you did in work/ st
 	@$(BIN)/course sync
 
 test: setup lint  ## the whole test suite but the slow tests: units, mutants, notebooks
-	$(PYTEST) -n 2 tests
-	$(PYTEST) exercises
+	$(PYTEST) -n 2 tests exercises
 	$(NBVAL) notebooks solutions
 
 test-full: test  ## also the slow tests
