@@ -11,7 +11,6 @@ most 1024 threads, so at most 16 or 32 warps.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
 
 import torch
 
@@ -69,12 +68,16 @@ def _no_simulator() -> Gpu | None:
 simulated_gpu: Callable[[], Gpu | None] = _no_simulator  # the GPU that a simulator executes; `backend` connects one
 
 
-@cache
+_gpus: dict[int, Gpu] = {}  # by index; torch.compile reads a dict, but runs through what functools.cache has wrapped
+
+
 def _gpu(index: int) -> Gpu:
-    properties = torch.cuda.get_device_properties(index)
-    name = getattr(properties, "gcnArchName", "") if torch.version.hip else ""
-    arch = name.split(":")[0] or f"sm_{properties.major}{properties.minor}"
-    return Gpu(arch, properties.multi_processor_count)
+    if index not in _gpus:
+        properties = torch.cuda.get_device_properties(index)
+        name = getattr(properties, "gcnArchName", "") if torch.version.hip else ""
+        arch = name.split(":")[0] or f"sm_{properties.major}{properties.minor}"
+        _gpus[index] = Gpu(arch, properties.multi_processor_count)
+    return _gpus[index]
 
 
 def _cdiv(a: int, b: int) -> int:

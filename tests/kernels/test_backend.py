@@ -25,9 +25,12 @@ def not_interpreting(monkeypatch):
         dual_mode.enable()
 
 
+NO_GPU = {"CUDA_VISIBLE_DEVICES": "", "HIP_VISIBLE_DEVICES": ""}  # what is asked of these processes concerns CPUs
+
+
 def python(code: str, **environment: str) -> str:
     """What a fresh interpreter prints; no variable of ours or of Triton's is set unless given."""
-    inherited = {"PATH": "/usr/bin:/bin", "PYTHONPATH": ":".join(filter(None, sys.path))}
+    inherited = {"PATH": "/usr/bin:/bin", "PYTHONPATH": ":".join(filter(None, sys.path)), **NO_GPU}
     with tempfile.NamedTemporaryFile("w", suffix=".py") as file:  # a kernel's source is read from its file
         file.write(code)
         file.flush()
@@ -159,7 +162,7 @@ def test_a_part_of_the_kernels_tests_passes_under_the_users_interpreter():
     here = Path(__file__).parent
     files = [str(here / f"test_{family}.py") for family in ("vector_add", "softmax", "paged_attention")]
     command = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", *files]
-    environment = {**os.environ, "TRITON_INTERPRET": "1"}
+    environment = {**os.environ, **NO_GPU, "TRITON_INTERPRET": "1"}
     result = subprocess.run(command, env=environment, capture_output=True, text=True, cwd=here.parents[1])
     assert result.returncode == 0, result.stdout[-3000:]
 
