@@ -55,11 +55,12 @@ class Answer:
 def chosen(words: list[str]) -> Iterator[Answer]:
     """The answers that were asked for: "2.1", "2" for all of lesson 2, or notebooks; no word means all there are.
 
-    A notebook that is given is what is graded; without one each exercise has its `answer_file`.
+    A notebook that is given is what is graded, with the steps (2.a) of a lesson; without one each exercise has its
+    `answer_file`.
     """
     files = [Path(word) for word in words if _is_path(word)]
     numbers = [word for word in words if not _is_path(word)]
-    for lesson, exercise in exercises(numbers):
+    for lesson, exercise in exercises(numbers, steps=bool(files)):
         named = exercise.number in numbers
         if not files:
             yield Answer(lesson, exercise, answer_file(lesson, exercise.number), named)
@@ -70,11 +71,16 @@ def chosen(words: list[str]) -> Iterator[Answer]:
                 raise NotebookError(f"{file} has no answer to exercise {exercise.number}: name the notebook that has.")
 
 
-def exercises(numbers: list[str] | None) -> Iterator[tuple[Lesson, Exercise]]:
-    """The lessons and exercises of the numbers: "2.1" is one, "2" is all of lesson 2, nothing is all."""
-    every = [(lesson, exercise) for lesson in lessons.all() for exercise in lesson.exercises]
+def exercises(numbers: list[str] | None, steps: bool = False) -> Iterator[tuple[Lesson, Exercise]]:
+    """The lessons and exercises of the numbers: "2.1" is one, "2" is all of lesson 2, nothing is all.
+
+    Steps, such as 2.a, are among them only where they are named, or where `steps` says so.
+    """
+    every = [(lesson, exercise) for lesson in lessons.all() for exercise in (*lesson.exercises, *lesson.steps)]
     for number in numbers or [None]:
-        found = [pair for pair in every if number in (None, pair[1].number, str(pair[0].number))]
+        named = [pair for pair in every if number == pair[1].number]
+        several = [pair for pair in every if number in (None, str(pair[0].number))]
+        found = named or [pair for pair in several if steps or not pair[1].number[-1].isalpha()]
         if number is not None and not found:
             lessons.exercise(number)  # raises LessonError, which names those that exist
         yield from found

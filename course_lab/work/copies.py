@@ -32,9 +32,11 @@ def answer_file(lesson: Lesson, number: str) -> Path:
     """Return the notebook whose answer to exercise `number` counts: the copy in work/ unless it is untouched there.
 
     An untouched exercise gives way to an answer in exercises/; with none in either, the copy is the one to write in.
+    A step, such as 2.a, is answered in the lesson itself: there it is notebooks/ instead of exercises/.
     """
-    original = lesson.notebook("exercises")
-    mine = work_folder(lesson.root) / "exercises" / original.name
+    folder = "notebooks" if number in [step.number for step in lesson.steps] else "exercises"
+    original = lesson.notebook(folder)
+    mine = work_folder(lesson.root) / folder / original.name
     if not mine.exists():
         return original
     return original if not has_answer(mine, number) and has_answer(original, number) else mine

@@ -15,7 +15,7 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_output
 
 from course_lab.authoring import lessons
 from course_lab.authoring.build import builder, outputs
-from course_lab.work import answer_file, sync
+from course_lab.work import answer_file, choose, sync
 from course_lab.work.in_place import keep_stored_outputs
 
 MINE = "%%exercise 90.1\ndef double(x):\n    return x + x  # mine"
@@ -331,6 +331,18 @@ def test_a_tracked_notebook_that_was_only_run_is_saved_as_it_was(clone, folder):
     assert "a time" in (clone / "work" / path).read_text()
     run_and_save(" my words")
     assert "my words" in (clone / path).read_text() and "a time" in (clone / path).read_text()
+
+
+def test_a_step_is_answered_in_the_lesson_itself(tmp_path, monkeypatch):
+    """Steps, such as 0.a, are graded where they are named and where a notebook that has them is given."""
+    monkeypatch.setenv("COURSE_WORK", str(tmp_path))
+    lesson = lessons.lesson("00")
+    assert answer_file(lesson, "0.a") == lesson.notebook("notebooks")
+    (step,) = choose.chosen(["0.a"])
+    assert step.named and step.file == lesson.notebook("notebooks")
+    assert "0.a" not in [answer.exercise.number for answer in choose.chosen(["0"])]
+    numbers = {exercise.number for _, exercise in choose.exercises([], steps=True)}
+    assert {"0.a", "0.1"} <= numbers
 
 
 def test_course_work_names_another_folder(clone, tmp_path, monkeypatch):
