@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from course_lab.authoring import generated
 from course_lab.authoring.lessons import Lesson
 from gfxlab.tables import Table
 
@@ -30,9 +31,20 @@ diagnosis shown here.
 """
 
 
+_GENERATED = """\
+## Mistakes that a machine makes
+
+`course mutants --generate` applies mutation operators to every solution and grades the results. "No mistake" are those
+that a lesson's `equivalents.py` argues to be right answers; "left" are those that pass without a reason, each a case
+that is still missing. Only exercises that have been run appear.
+"""
+
+
 def overview(lessons: list[Lesson]) -> str:
     """Return the page for `lessons`, which share a folder."""
-    return "\n".join([MARK, _TEXT, *(_section(lesson) for lesson in lessons if lesson.exercises)])
+    sections = [_section(lesson) for lesson in lessons if lesson.exercises]
+    found = generated.stored(lessons[0].path.parent / generated.STORED) if lessons else {}
+    return "\n".join([MARK, _TEXT, *sections, *([_GENERATED, generated.table(found), ""] if found else [])])
 
 
 def _section(lesson: Lesson) -> str:
