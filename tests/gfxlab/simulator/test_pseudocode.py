@@ -44,11 +44,11 @@ REASONS = {
 }
 
 
-@pytest.fixture(scope="module", params=GUIDES)
-def guide(request):
-    """(architecture, pseudocode of an instruction by its name)."""
-    sys.path.insert(0, TREE)
-    module = importlib.import_module(f"tinygrad.runtime.autogen.amd.{GUIDES[request.param]}.str_pcode")
+def guide_texts(guide: str):
+    """The pseudocode of every instruction, by name and encoding, and a function that gives it by the name alone."""
+    if TREE not in sys.path:
+        sys.path.insert(0, TREE)
+    module = importlib.import_module(f"tinygrad.runtime.autogen.amd.{guide}.str_pcode")
     texts: dict[str, dict[str, str]] = {}
     for op, text in module.PCODE.items():
         texts.setdefault(re.sub(r"_e(32|64)$", "", op.name.lower()), {})[type(op).__name__] = text
@@ -57,8 +57,7 @@ def guide(request):
         forms = texts.get(name) or texts.get(name.replace("s_ff1_", "s_ctz_")) or {}
         return next((forms[form] for form in ORDER if form in forms), next(iter(forms.values()), None))
 
-    yield request.param, texts, text_of
-    sys.path.remove(TREE)
+    return texts, text_of
 
 
 def trials(arch: str, names, text_of, chance):
@@ -87,8 +86,10 @@ def _types(text: str, op) -> list[str]:
     return found
 
 
-def test_vector_instructions(guide):
-    arch, texts, text_of = guide
+@pytest.mark.parametrize("arch", GUIDES)
+def test_vector_instructions(arch, monkeypatch):
+    monkeypatch.syspath_prepend(TREE)
+    texts, text_of = guide_texts(GUIDES[arch])
     chance = random.Random(1)
     judge = Judge(arch, text_of, chance)
     wrong, passed, beyond = [], 0, 0

@@ -1,0 +1,123 @@
+"""Writes docs/instructions.md: which instructions the simulator knows, and how each was checked.
+
+    PYTHONPATH=tests/gfxlab/simulator ORACLE_TREE=... python -m oracle.table
+
+A mark says what is checked, not that it passed today: the tests named in the page say that.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from one_instruction import signature
+from oracle import assembler
+from oracle.texts import of_vector
+from test_pseudocode import GUIDES, REASONS, guide_texts
+
+from gfxlab.simulator.core.values import WIDE
+from gfxlab.simulator.instructions import Target
+from gfxlab.simulator.instructions.registry import plain_name
+from gfxlab.simulator.instructions.scalar import TABLE as SCALAR
+from gfxlab.simulator.instructions.vector import TABLE as VECTOR
+from gfxlab.tables import Table
+
+HERE = Path(__file__).parent.parent
+PAGE = HERE.parents[2] / "docs" / "instructions.md"
+ARCHS = ("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201")
+_HEAD = """\
+<!-- Written by tests/gfxlab/simulator/oracle/table.py -->
+# The simulator, instruction by instruction
+
+How each instruction is checked, by target:
+
+- **p**: against AMD's pseudocode, interpreted exactly, in all its forms (`test_pseudocode.py`, where `ORACLE_TREE`
+  names a checkout that holds the pseudocode)
+- **d**: the pseudocode differs, for a reason that stands below
+- **e**: against exact integers and fractions of our own
+- **c**: in the code of compiled kernels, whose results are compared with PyTorch's
+- **n**: known by a table, with no check of its own on this target
+
+783 tests whose expectations were validated on an RDNA 3 card run on gfx1100 and its neighbours besides
+(`test_hardware_tests.py`). An empty cell: the target has no such instruction, or nobody has asked for it there.
+
+"""
+_TAIL = """
+Where guide and simulator differ:
+
+{reasons}
+
+Missing: conversions of 32 numbers of 6 bits at once, stochastic rounding, sparse matrix products (`v_smfmac`,
+`v_swmmac`), matrix operands with a sign's modifiers, rounding other than to nearest, flushing of denormals, images,
+interpolation, indexed registers, and what gfx1250 adds. Such an instruction stops the launch with a sentence that names
+it.
+"""
+
+
+def _vector_texts(names: list[str], arch: str, text_of) -> dict[str, str]:
+    """By name the plainest text of each vector instruction."""
+    found = {}
+    for name in names:
+        if name.startswith("v_") and (op := VECTOR.get(plain_name(name))):
+            trial = next(of_vector(name, op, [False] * len(signature(op)), Target(arch), None))
+            found[name] = trial.written(Target(arch))
+    return found
+
+
+def _scalar_texts(names: list[str]) -> dict[str, str]:
+    found = {}
+    for name in names:
+        op = SCALAR.get(plain_name(name))
+        if op is None:
+            continue
+        register = lambda kind, first: f"s[{first}:{first + 1}]" if kind in WIDE else f"s{first}"  # noqa: E731
+        for count in (1, 2, 3):
+            kinds = op.reads if isinstance(op.reads, tuple) else (op.reads,) * count
+            sources = [register(kind, 2 + 2 * i) for i, kind in enumerate(kinds)]
+            if op.accumulates:
+                sources = sources[1:]
+            result = [] if op.scc == "only" else [register(op.result, 10)]
+            found[f"{name} {count}"] = f"{name} {', '.join([*result, *sources])}"
+            found[f"{name} k"] = f"{name} {'s10, ' if not name.startswith('s_cmpk') else 's2, '}0x1234"
+    return found
+
+
+def _existing(texts: dict[str, str], arch: str) -> set[str]:
+    canonical = assembler.canonical(list(texts.values()), arch)
+    return {name.split()[0] for name, text in zip(texts, canonical) if text}
+
+
+def _in_kernels(arch: str) -> set[str]:
+    lines = (HERE / "instructions" / f"{arch}.txt").read_text().splitlines()
+    return {re.sub(r"_(e32|e64|sdwa|dpp)$", "", line.split()[0]) for line in lines}
+
+
+def _marks(arch: str, sources: str) -> dict[str, str]:
+    texts, text_of = guide_texts(GUIDES.get(arch, "cdna"))
+    vector = _existing(_vector_texts(sorted(texts), arch, text_of), arch)
+    scalar = _existing(_scalar_texts(sorted(texts)), arch)
+    kernels = _in_kernels(arch)
+    marks = {}
+    for name in vector | scalar | kernels:
+        mark = ""
+        if name in vector and arch in GUIDES:
+            mark += "d" if any(re.match(pattern, name) for pattern in REASONS) else "p"
+        plain = plain_name(name)
+        mark += "e" if re.search(rf"\b({name}|{plain})(_e32|_e64|_sdwa|_dpp)?\b", sources) else ""
+        mark += "c" if name in kernels else ""
+        marks[name] = mark or "n"
+    return marks
+
+
+def main() -> None:
+    sources = "\n".join(path.read_text() for path in HERE.glob("test_*.py"))
+    by_arch = {arch: _marks(arch, sources) for arch in ARCHS}
+    names = sorted(set().union(*by_arch.values()))
+    rows = [(f"`{name}`", *(by_arch[arch].get(name, "") for arch in ARCHS)) for name in names]
+    reasons = "\n".join(f"- `{pattern}`: {reason}" for pattern, reason in REASONS.items())
+    text = _HEAD + Table(rows, ("instruction", *ARCHS)).markdown() + "\n" + _TAIL.format(reasons=reasons)
+    PAGE.write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
