@@ -26,7 +26,8 @@ interpreter, in bfloat16 for gfx942, where the launch has 64 programs or more.
 {table}
 
 A launch that needs what the simulator does not have stops with the instruction, its source line and the file to add it
-to. Which instructions there are, how each was checked and what is missing: [instruction by instruction](instructions.md).
+to. Which instructions there are, how each was checked and what is missing:
+[instruction by instruction](instructions.md).
 Attention gains least over the interpreter: there each tile is one call of a BLAS, here thousands of small products.
 """
 
