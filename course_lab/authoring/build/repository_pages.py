@@ -29,6 +29,7 @@ A launch that needs what the simulator does not have stops with the instruction,
 to. Which instructions there are, how each was checked and what is missing:
 [instruction by instruction](instructions.md).
 Attention gains least over the interpreter: there each tile is one call of a BLAS, here thousands of small products.
+How Triton's own tests fare stands in [conformance.md](conformance.md).
 """
 
 
