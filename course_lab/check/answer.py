@@ -7,6 +7,7 @@ import linecache
 import math
 import sys
 import types
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
@@ -110,15 +111,32 @@ def integers(tree: ast.AST) -> dict[int, int]:
     return found
 
 
-def sizes_in_kernels(tree: ast.Module) -> dict[int, int]:
-    """Integers written inside a kernel or given to one by position, but not lengths of a `tl.arange`: likely sizes."""
-    launches = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Subscript)]
-    nodes = [*_kernel_nodes(tree), *(argument for launch in launches for argument in launch.args)]
-    found = {value: line for node in nodes for value, line in integers(node).items()}
-    calls = [node for kernel in _kernel_nodes(tree) for node in ast.walk(kernel) if isinstance(node, ast.Call)]
-    ranges = [call for call in calls if isinstance(call.func, ast.Attribute) and call.func.attr == "arange"]
-    lengths = {value for call in ranges for value in integers(call)}
-    return {value: line for value, line in found.items() if value not in lengths}
+def tile_names(tree: ast.AST) -> set[str]:
+    """Names that stand for the length of a tile: in `tl.arange`, as the step of a range, as the divisor of `cdiv`."""
+    return {node.id for part in _tile_lengths(tree) for node in ast.walk(part) if isinstance(node, ast.Name)}
+
+
+def tile_lengths(tree: ast.AST) -> set[int]:
+    """Integers that are the length of a tile, as themselves or under a name, and the options of a launch."""
+    parts, wanted = list(_tile_lengths(tree)), tile_names(tree) | {"num_warps", "num_stages"}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.keyword) and node.arg in wanted:
+            parts.append(node.value)
+        if isinstance(node, (ast.Assign, ast.AnnAssign)) and node.value is not None:
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            if any(isinstance(target, ast.Name) and target.id in wanted for target in targets):
+                parts.append(node.value)
+    return {value for part in parts for value in integers(part)}
+
+
+def _tile_lengths(tree: ast.AST) -> Iterator[ast.expr]:
+    for call in calls(tree, "arange"):
+        yield from call.args
+    for call in calls(tree, "cdiv"):
+        yield from call.args[1:]
+    for name in ("range", "static_range"):
+        for call in calls(tree, name):
+            yield from call.args[2:]
 
 
 def execute(number: str, code: str) -> dict:

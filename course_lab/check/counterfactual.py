@@ -27,7 +27,7 @@ from course_lab.check.verdict import CaseRun, compare
 # the rule saw something certain, but not its cause
 DOUBTFUL = VAGUE | {
     "out-of-bounds", "between-rows", "mask-too-wide", "partly-written", "overlapping-programs", "shifted",
-    "hard-coded-size", "swapped-strides", "missing-int64",
+    "swapped-strides", "missing-int64",
 }  # fmt: skip
 _SECONDS = 3.0
 _MOST = 8  # that fit one case and are tried on others
@@ -46,12 +46,12 @@ class Question:
     arguments: tuple[str, ...]
 
 
-def explain(found: Diagnosis, question: Question) -> Diagnosis:
-    """`found` with the mistake named whose numbers the answer has, if there is one."""
+def explain(found: Diagnosis, question: Question) -> Diagnosis | None:
+    """`found` with the mistake named whose numbers the answer has; None when there is none."""
     fitting = recognise(question)
     clauses = list(dict.fromkeys(in_own_names(one.says, question) for one in fitting))
     if not clauses:
-        return found
+        return None
     sentence = f"Your numbers are those of a kernel that {clauses[0]}."
     if len(clauses) > 1:
         sentence = f"Your numbers are those of a kernel that {clauses[0]}, and also of one that {clauses[1]}."

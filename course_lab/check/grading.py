@@ -11,7 +11,7 @@ import os
 import re
 import zlib
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -23,7 +23,8 @@ from course_lab.authoring.far_rows import is_spread
 from course_lab.check import alike, answer, client, counterfactual, instruments, simulated
 from course_lab.check.child import CASE_MARK
 from course_lab.check.client import Attempt
-from course_lab.check.diagnosis import Facts, diagnose, from_end, own_line, race_diagnosis, where
+from course_lab.check.diagnosis import Facts, diagnose, from_end, hard_coded, own_line, race_diagnosis, where
+from course_lab.check.idle import idle_remark
 from course_lab.check.protocol import Job, clean
 from course_lab.check.report import Card, CaseResult, ExerciseFailed, Report, case_result, excerpt, shorten, shown_error
 from course_lab.check.sentences import Diagnosis, diagnosis, plain_exception
@@ -74,7 +75,7 @@ def grade(
         solution = lessons.solution(exercise) if solution is None else solution
         mistakes = partial(_mistakes, exercise)
         exercise = lessons.exercise(exercise)
-    report = _grade(exercise, source.as_python(code), stub, mistakes, tell, solution)
+    report = _grade(exercise, source.as_python(code), Given(stub, solution, mistakes), tell)
     if card and report.passed:
         runs = make_runs(exercise)
         job = make_job(exercise, source.as_python(code), runs)
@@ -96,18 +97,25 @@ def _mistakes(number: str) -> list[tuple[str, str]]:
     return []
 
 
-def _grade(
-    exercise: Exercise, code: str, stub: str | None, mistakes: _Mistakes, tell: _Tell, solution: str | None
-) -> Report:
-    untouched = stub is not None and source.bare(code) == source.bare(stub)
+@dataclass(frozen=True)
+class Given:
+    """What the author of an exercise wrote, as for `grade`."""
+
+    stub: str | None
+    solution: str | None
+    mistakes: _Mistakes
+
+
+def _grade(exercise: Exercise, code: str, given: Given, tell: _Tell) -> Report:
+    untouched = given.stub is not None and source.bare(code) == source.bare(given.stub)
     if not source.bare(code) or (untouched and exercise.kind == "write"):
         return Report(exercise.number, exercise.title, "not-attempted", _not_run(exercise))
-    report = _grade_attempt(exercise, code, mistakes, tell, solution)
+    report = _grade_attempt(exercise, code, given, tell)
     # a repair begins with the report on the broken code; seeing it is no attempt
     return replace(report, status="not-attempted") if untouched else report
 
 
-def _grade_attempt(exercise: Exercise, code: str, mistakes: _Mistakes, tell: _Tell, solution: str | None) -> Report:
+def _grade_attempt(exercise: Exercise, code: str, given: Given, tell: _Tell) -> Report:
     tree = answer.parse(code)
     if isinstance(tree, answer.SyntaxProblem):
         found = diagnosis("syntax-error", line=tree.line, message=tree.message)
@@ -119,8 +127,8 @@ def _grade_attempt(exercise: Exercise, code: str, mistakes: _Mistakes, tell: _Te
         return stopped
     facts = Facts(exercise, tree, runs, lambda run: _probe(exercise, code, run))
     found = diagnose(facts) if facts.failing else _passed_over(exercise, code, runs) or _luck(exercise, code, runs)
-    if found and facts.wrong:
-        found = _compared(exercise, code, facts, found, mistakes, tell, solution)
+    if found and facts.failing:
+        found = _explained(facts, found, code, given, tell)
     runs += _run_on_gpu(exercise, code, runs)
     if found is None and any(not run.passed for run in runs):
         found = diagnosis("gpu-differs", gpu=engines.gpu().name)
@@ -129,31 +137,33 @@ def _grade_attempt(exercise: Exercise, code: str, mistakes: _Mistakes, tell: _Te
         tell("on the simulated MI300X")
         opinion = simulated.second_opinion(make_job(exercise, code, runs), tree, runs)
     report = _report(exercise, code, runs + [*opinion.runs], found or opinion.diagnosis)
-    return replace(report, note=opinion.note)
+    return replace(report, note=opinion.note, remark="" if report.diagnosis else idle_remark(runs))
 
 
-def _compared(
-    exercise: Exercise,
-    code: str,
-    facts: Facts,
-    found: Diagnosis,
-    mistakes: _Mistakes,
-    tell: _Tell,
-    solution: str | None,
-) -> Diagnosis:
-    """Where no rule is certain: the author's mistake, or the machine's, that gives the answer's numbers."""
-    job = make_job(exercise, code, facts.runs)
+def _explained(facts: Facts, found: Diagnosis, code: str, given: Given, tell: _Tell) -> Diagnosis:
+    """`found`, or the mistake behind it where no rule is certain: a known one, a machine's, at last a size."""
+    if found.code not in counterfactual.DOUBTFUL:
+        return found
+    if facts.wrong and (mistake := _compared(facts, found, code, given, tell)):
+        return mistake
+    if size := hard_coded(facts, given.stub):
+        return size
+    return Diagnosis(found.code, f"{found.sentence} {where(facts)}".rstrip()) if found.code in alike.VAGUE else found
+
+
+def _compared(facts: Facts, found: Diagnosis, code: str, given: Given, tell: _Tell) -> Diagnosis | None:
+    """The author's mistake, or the machine's, that gives the answer's numbers."""
+    job = make_job(facts.exercise, code, facts.runs)
     if found.code in alike.VAGUE:
         tell("comparing with known mistakes")
-        if known := alike.recognise(exercise, job, facts.wrong, mistakes()):
+        if known := alike.recognise(facts.exercise, job, facts.wrong, given.mistakes()):
             return known
-    if found.code in alike.VAGUE:
-        found = Diagnosis(found.code, f"{found.sentence} {where(facts)}".rstrip())
-    if solution is None or found.code not in counterfactual.DOUBTFUL:
-        return found
+    if given.solution is None:
+        return None
     tell("comparing with every mistake in one place")
-    arguments = tuple(inspect.signature(exercise.reference).parameters)
-    return counterfactual.explain(found, counterfactual.Question(job, solution, facts.runs, arguments))
+    arguments = tuple(inspect.signature(facts.exercise.reference).parameters)
+    question = counterfactual.Question(job, given.solution, facts.runs, arguments)
+    return counterfactual.explain(found, question)
 
 
 def _not_run(exercise: Exercise) -> tuple[CaseResult, ...]:

@@ -62,6 +62,7 @@ class Report:
     status: 'passed', 'failed' or 'not-attempted'.  cases: one result for each named case of the exercise.
     diagnosis: (code, sentence) of the likely mistake, None when there is none.  excerpt: the learner's line that broke.
     printed: what the answer printed.  note: a quiet line on what the simulator says.
+    remark: what a right answer wastes, in a sentence.
     card: how well a right answer does it, when asked for.
     """
 
@@ -73,6 +74,7 @@ class Report:
     excerpt: tuple[str, ...] = ()
     printed: str = ""
     note: str = ""
+    remark: str = ""
     card: Card | None = field(default=None, compare=False)
 
     @property
@@ -109,8 +111,8 @@ class Report:
             lines += ["", f"Likely mistake: {self.diagnosis.code}", f"  {self.diagnosis.sentence}"]
         if self.printed:
             lines += ["", "Your code printed:", *("  " + line for line in self.printed.splitlines())]
-        if self.note:
-            lines += ["", self.note]
+        for line in filter(None, (self.remark, self.note)):
+            lines += ["", line]
         if self.next_step:
             lines += ["", self.next_step]
         if self.card:
@@ -151,8 +153,8 @@ def _html(report: Report) -> str:
         parts += _html_passed([case for case in report.cases if case.passed])
     if report.printed:
         parts += [_div("Your code printed:", f"margin-top:6px;{_QUIET}"), _pre(report.printed.splitlines())]
-    if report.note:
-        parts.append(_div(escape(report.note), f"margin-top:6px;{_QUIET}"))
+    for line in filter(None, (report.remark, report.note)):
+        parts.append(_div(escape(line), f"margin-top:6px;{_QUIET}"))
     if report.next_step:
         parts.append(_div(escape(report.next_step), f"margin-top:6px;{_QUIET}"))
     return "\n".join([*parts, "</div>", report.card.html if report.card else ""]).rstrip()

@@ -65,7 +65,8 @@ def compare(expected: torch.Tensor, got: torch.Tensor, tolerance: Tolerance, dty
         return Comparison(nothing, nothing, nothing.astype(bool), tolerance, 0.0, "wrong-dtype", *dtypes)
     e, g = numbers(expected), numbers(got)
     if expected.dtype != torch.float64 or dtype.itemsize > 2:
-        return Comparison(e, g, ~close(e, g, tolerance.atol, tolerance.rtol), tolerance)
+        step = torch.finfo(dtype).eps if dtype.is_floating_point else 0.0
+        return Comparison(e, g, ~close(e, g, tolerance.atol, tolerance.rtol), tolerance, step)
     near = (tolerance.atol + tolerance.rtol * expected.abs()).nan_to_num(0.0, posinf=0.0)
     low, high = (numbers((expected + side).float().to(dtype)) for side in (-near, near))
     right = (low <= g) & (g <= high) | np.isnan(e) & np.isnan(g)

@@ -241,9 +241,11 @@ def rope_inplace(x, cos, sin):
 # the second half is computed from a partner that is turned already. What a program needs after a store must be in
 # registers before it.
 #
-# **What no report can tell you.** A block of all elements and a second block of their partners, each loaded before the
-# store, would pass here. On a GPU it is a race: the partner may belong to another wave, which may have stored already.
-# Pairs are safe, because one lane reads and writes both elements.
+# **What this report can't tell you.** A block of all elements and a second block of their partners, each loaded before
+# the store, passes here. The check looks for the race: on a simulated GPU it lets one wave of a program store before
+# another has loaded, and an answer that gets other numbers then has failed (`wave-race`). But at these sizes an element
+# and its partner lie in one wave, which loads both before it stores. In another layout the partner may belong to a wave
+# that has stored already. Pairs are safe in any layout, because one lane reads and writes both elements.
 
 # %% [markdown] exercise_header="4.5"
 # What the model really runs. Cut each row of the projection into heads of queries, keys and values, and turn the

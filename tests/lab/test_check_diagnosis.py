@@ -1,8 +1,10 @@
 """Each mistake is reported first, by its code, with a sentence that says where."""
 
+from dataclasses import replace
+
 import pytest
 import torch
-from small_exercises import COPY, COPY_SOLUTION, DOUBLE, LARGEST, ROW_SUM, SOLUTIONS
+from small_exercises import COPY, COPY_SOLUTION, DOUBLE, LARGEST, ROW_SUM, SOLUTIONS, vector
 
 from course_lab.authoring.exercise import Case, Exercise
 from course_lab.check import grade
@@ -82,6 +84,48 @@ def test_a_kernel_that_stores_moved_by_one_is_told_so():
 def test_a_suspect_must_explain_every_wrong_case():
     wrong_twice = SOLUTIONS[DOUBLE].replace("x * 2", "tl.where(n == 500, x + 1, x * x)")
     assert grade(DOUBLE, wrong_twice).diagnosis.code != "squared"
+
+
+def with_cases(*cases: Case) -> Exercise:
+    return Exercise("91.9", "t", 1, 1, "double", lambda x: 2 * x, cases, ("", "", ""))
+
+
+def test_a_factor_is_said_where_a_case_has_one_element_and_another_rounds():
+    cases = (
+        Case("one", vector(1), 0, 0),
+        Case("many", vector(200), 0, 0),
+        Case("16 bits", vector(200, torch.half), 0, 0),
+    )
+    triples = SOLUTIONS[DOUBLE].replace("x * 2", "x * 3")
+    assert grade(with_cases(*cases), triples).diagnosis == (
+        "constant-factor",
+        SENTENCES["constant-factor"].format(factor=1.5),
+    )
+    but_one = triples.replace("x * 3", "tl.where(n == 1, x * 5, x * 3)")
+    assert grade(with_cases(*cases), but_one).diagnosis.code == "unknown"
+
+
+def test_a_tile_that_is_as_long_as_a_passing_case_is_no_hard_coded_size():
+    cases = Case("a block", vector(256), 0, 0), Case("more", vector(1000), 0, 0)
+    odd = SOLUTIONS[DOUBLE].replace("x * 2", "x * 2 + tl.where((n > 256) & (offs == 40), 1.0, 0.0)")
+    assert grade(with_cases(*cases), odd).diagnosis.code == "hard-coded-size"
+    for tile in (odd.replace("BLOCK=128", "BLOCK=256"), odd.replace("x.numel(), BLOCK=128", "x.numel(), 256")):
+        assert grade(with_cases(*cases), tile.replace(", 128)", ", 256)")).diagnosis.code == "unknown"
+
+
+def test_a_number_of_the_stub_is_no_hard_coded_size():
+    fixed = SOLUTIONS[DOUBLE].replace("offs < n", "offs < 1000")
+    assert grade(DOUBLE, fixed, stub="").diagnosis.code == "hard-coded-size"
+    assert grade(DOUBLE, fixed, stub="def double(x):\n    n = 1000").diagnosis.code == "mask-too-wide"
+
+
+def test_running_out_of_time_does_not_hide_what_was_seen_before():
+    slow = "    for _ in range(len(x) == 500 and 10**10):\n        pass\n    return y"
+    quick = replace(DOUBLE, time_limit=2.0)
+    unmasked = SOLUTIONS[DOUBLE].replace("x * 2, mask=mask", "x * 2").replace("    return y", slow)
+    assert grade(quick, unmasked).diagnosis.code == "missing-store-mask"
+    odd = SOLUTIONS[DOUBLE].replace("x * 2", "x * 2 + tl.where(offs == 40, 1.0, 0.0)").replace("    return y", slow)
+    assert grade(quick, odd).diagnosis.code == "timeout"
 
 
 @pytest.mark.parametrize("square", [True, False])

@@ -161,12 +161,20 @@ def test_waves_that_swap_through_memory_are_found_out():
 
 def test_idle_programs_fail_where_the_text_asks_for_none():
     wasteful = DOUBLE_SOLUTION.replace("(triton.cdiv(x.numel(), 128),)", "(x.numel(),)")
-    assert grade(DOUBLE, wasteful).passed
     report = grade(replace(DOUBLE, no_idle=True), wasteful)
     assert report.diagnosis.code == "idle-programs"
     assert "1016 of 1024 programs of double_kernel have nothing to do" in report.diagnosis.sentence
     assert "1016 of 1024 programs had nothing to do" in str(report)
     assert grade(replace(DOUBLE, no_idle=True), DOUBLE_SOLUTION).passed
+
+
+def test_idle_programs_are_a_remark_elsewhere():
+    wasteful = grade(DOUBLE, DOUBLE_SOLUTION.replace("(triton.cdiv(x.numel(), 128),)", "(x.numel(),)"))
+    assert wasteful.passed
+    assert wasteful.remark.startswith("1,016 of 1,024 programs of double_kernel have nothing to do (case “1024 elem")
+    assert wasteful.remark in str(wasteful) and wasteful.remark in wasteful._repr_html_()
+    a_few = grade(DOUBLE, DOUBLE_SOLUTION.replace("(triton.cdiv(x.numel(), 128),)", "(x.numel() // 64,)"))
+    assert a_few.passed and not a_few.remark, "half of them idle is a grid of another block"
 
 
 def test_a_demand_sees_what_was_loaded_and_with_which_constants():
