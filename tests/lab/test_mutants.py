@@ -26,7 +26,7 @@ def test_a_mutant_that_cannot_be_made_is_an_error(edit, words):
 
 def test_the_table_names_survivors(monkeypatch):
     class Lesson:
-        exercises = (DOUBLE,)
+        exercises, steps = (DOUBLE,), ()
         mutants = {DOUBLE.number: (GOOD, MISLABELLED, EQUIVALENT)}
 
     monkeypatch.setattr(lessons, "all", lambda: [Lesson])
