@@ -319,7 +319,7 @@ def flash_attention_forward(
     o = torch.empty(q.shape, dtype=q.dtype, device=q.device)
     lse = torch.empty(q.shape[:3], dtype=torch.float32, device=q.device)
     strides = *q.stride()[:3], *k.stride()[:3], *v.stride()[:3]
-    grid, meta = launch.attention(q)
+    grid, meta = launch.attention_tiles(q)
     with torch.cuda.device_of(q):
         flash_attention_kernel[grid](
             q, k, v, o, lse, *strides, kv_heads, seq_q, seq_k, sm_scale,
@@ -346,9 +346,9 @@ def flash_attention_backward(
     numbers = *q.stride()[:3], *k.stride()[:3], *v.stride()[:3], kv_heads, seq_q, seq_k, sm_scale
     constants = {"GROUP": heads // kv_heads, "HEAD_DIM": head_dim, "CAUSAL": causal}
     with torch.cuda.device_of(q):
-        grid, meta = launch.attention_backward(q)
+        grid, meta = launch.attention_backward_tiles(q)
         flash_attention_dq_kernel[grid](q, k, v, o, do, lse, delta, dq, *numbers, **constants, **meta)
-        grid, meta = launch.attention_backward(k)
+        grid, meta = launch.attention_backward_tiles(k)
         meta["BLOCK_M"], meta["BLOCK_N"] = meta["BLOCK_N"], meta["BLOCK_M"]  # here it is the keys that stay
         flash_attention_dkv_kernel[grid](q, k, v, do, lse, delta, dk, dv, *numbers, **constants, **meta)
     return dq, dk, dv

@@ -34,7 +34,7 @@ else:
         simulated = target.simulated()
         return launch.Gpu(simulated.arch, simulated.compute_units) if simulated else None
 
-    launch.simulated_gpu = _simulated_gpu
+    launch.connect_simulator(_simulated_gpu)
     if dual_mode.env_interpret():  # a user's own TRITON_INTERPRET=1: repaired and guarded, whoever launches
         dual_mode.enable()
 

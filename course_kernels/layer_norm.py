@@ -271,7 +271,7 @@ def layer_norm_backward(
     rows, cols = x.shape
     dx = torch.empty_like(dy)
     with torch.cuda.device_of(x):
-        if cols <= launch.MAX_ROW:
+        if cols <= launch.sizes().max_row:
             grid, meta = launch.resident_rows(x)
             dweight_rows, dbias_rows = torch.empty((2, grid[0], cols), dtype=torch.float32, device=x.device)
             tensors = dy, d_new_residual, x, weight, dx, dweight_rows, dbias_rows

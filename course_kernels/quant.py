@@ -135,10 +135,10 @@ def quant_fp8_long_kernel(
 
 @torch_op(lambda x, group_size, dtype: _outputs(x, x.shape[1], group_size, dtype))
 def quant_fp8_forward(x: torch.Tensor, group_size: int, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
-    """q (rows, cols) and scale (rows, groups). x: (rows, cols); group_size: at most launch.MAX_ROW, or cols."""
+    """q (rows, cols) and scale (rows, groups). x: (rows, cols); group_size: at most launch.sizes().max_row, or cols."""
     q, scale = _outputs(x, x.shape[1], group_size, dtype)
     with torch.cuda.device_of(x):
-        if min(group_size, x.shape[1]) <= launch.MAX_ROW:
+        if min(group_size, x.shape[1]) <= launch.sizes().max_row:
             grid, meta = launch.row_groups(x, group_size)
             sizes = *x.shape, group_size, torch.finfo(dtype).max
             quant_fp8_kernel[grid](x, q, scale, x.stride(0), *sizes, **meta)
@@ -152,7 +152,7 @@ def quant_fp8_forward(x: torch.Tensor, group_size: int, dtype: torch.dtype) -> t
 def act_mul_fp8_quant_forward(
     x: torch.Tensor, kind: str, group_size: int, dtype: torch.dtype
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """q (rows, cols) and scale (rows, groups). x: (rows, 2 * cols); group_size: at most launch.MAX_ROW."""
+    """q (rows, cols) and scale (rows, groups). x: (rows, 2 * cols); group_size: at most launch.sizes().max_row."""
     rows, cols = x.shape[0], x.shape[1] // 2
     q, scale = _outputs(x, cols, group_size, dtype)
     grid, meta = launch.row_groups(x[:, :cols], group_size)
@@ -222,8 +222,8 @@ def runs_kernel(x: torch.Tensor, dtype: torch.dtype) -> bool:
 def _check_group_size(group_size: int) -> None:
     if not isinstance(group_size, int) or isinstance(group_size, bool):
         raise TypeError(f"group_size must be an int, got {type(group_size).__name__}")
-    if not 1 <= group_size <= launch.MAX_ROW:
-        raise ValueError(f"group_size must be 1 to {launch.MAX_ROW}, got {group_size}")
+    if not 1 <= group_size <= launch.sizes().max_row:
+        raise ValueError(f"group_size must be 1 to {launch.sizes().max_row}, got {group_size}")
 
 
 def quant_fp8_per_token(x: torch.Tensor, dtype: torch.dtype | None = None) -> tuple[torch.Tensor, torch.Tensor]:

@@ -190,7 +190,9 @@ def rms_norm_forward(
     strides = x.stride(0), 0 if residual is None else residual.stride(0)
     streams = 1 if residual is None else 2
     with torch.cuda.device_of(x):
-        if cols < launch.MAX_ROW + launch.few_rows(x):  # two walks over a wide row in the cache are as fast as one
+        if cols < launch.sizes().max_row + launch.few_rows(
+            x
+        ):  # two walks over a wide row in the cache are as fast as one
             grid, meta = launch.whole_rows(x)
             rms_norm_kernel[grid](*tensors, *strides, rows, cols, eps, **meta)
         else:
@@ -207,7 +209,7 @@ def rms_norm_backward(
     rows, cols = x.shape
     dx = torch.empty_like(dy)
     with torch.cuda.device_of(x):
-        if cols <= launch.MAX_ROW:
+        if cols <= launch.sizes().max_row:
             grid, meta = launch.resident_rows(x)
             dweight_rows = torch.empty((grid[0], cols), dtype=torch.float32, device=x.device)
             tensors = dy, d_new_residual, x, weight, dx, dweight_rows

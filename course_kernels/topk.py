@@ -131,7 +131,7 @@ def pick_kernel(
 def _select(x: torch.Tensor, k: int, largest: bool) -> torch.Tensor:
     """The k largest keys of each row, the largest first. x: (rows, cols), floats or keys."""
     rows, cols = x.shape
-    grid, meta = launch.row_groups(x, launch.TILE)
+    grid, meta = launch.row_groups(x, launch.sizes().tile)
     chunks = triton.cdiv(cols, meta["BLOCK_N"])
     keys = torch.empty((rows, chunks * k), dtype=torch.int64, device=x.device)
     select_kernel[grid](x, keys, x.stride(0), rows, cols, chunks, k, LARGEST=largest, **meta)
@@ -163,7 +163,7 @@ def topk_forward(x: torch.Tensor, k: int, largest: bool = True) -> tuple[torch.T
     """Values and indices of the k largest, or smallest, elements. x: (rows, cols), 1 <= k <= cols."""
     values, indices = _outputs(x, k)
     with torch.cuda.device_of(x):
-        keys = _select(x, k, largest) if k <= launch.MAX_ROUNDS else _sort(x, largest)
+        keys = _select(x, k, largest) if k <= launch.sizes().max_rounds else _sort(x, largest)
         grid, meta = launch.tiles(values)
         pick_kernel[grid](keys, x, values, indices, keys.stride(0), x.stride(0), x.shape[0], k, **meta)
     return values, indices

@@ -122,7 +122,7 @@ def test_no_package_hides_a_module_of_its_own_behind_a_function():
 
 
 def test_facts_of_an_architecture_are_asked_of_hardware():
-    """Kernels' own launch.py can be lifted out and is the one exception."""
+    """Kernels' own launch/ can be lifted out and is the one exception."""
     asks = re.compile(r"""startswith\(\(?["']gfx(?!lab)""")
     guilty = [name for name, path in modules().items() if asks.search(path.read_text()) and floor(name) == "gfxlab"]
     assert guilty == ["gfxlab.hardware"]

@@ -508,7 +508,7 @@ for dtype in (torch.float32, torch.bfloat16):
 # - 4 waves, so that each of the four SIMDs of a compute unit has one to run
 # - and still enough programs: AMD's workload guide for the MI300X asks for at least 1024
 #
-# The library of this course makes this choice in one place, from the type and the GPU: `course_kernels/launch.py`.
+# The library of this course makes this choice in one place, from the type and the GPU: `course_kernels/launch/`.
 #
 # ### Strides: what memory really delivers
 #

@@ -350,7 +350,7 @@ assert all(1.7 < b / a < 2.6 for a, b in zip(sums, sums[1:]))
 # are on their way. One wave with 16 elements a lane has as many loads in flight as four waves with 4, and needs more
 # registers for them. Only where a row comes from a cache, or is so short that waiting at barriers is most of its time,
 # does the smaller number win. So this is a question for a clock. The course's kernels choose by the width of the row,
-# in one place, `course_kernels/launch.py`.
+# in one place, `course_kernels/launch/`.
 #
 # ## Rung 3: what the idle lanes hold
 #
@@ -679,12 +679,12 @@ one_block
 # waves need no LDS and no barrier until the end. Here is the course's version of that; yours will be exercise 2.5.
 
 # %% tags=["nbval-ignore-output"]
-from course_kernels.launch import MAX_ROW
+from course_kernels.launch import sizes
 from course_kernels.rms_norm import rms_norm_long_kernel
 
 looped = amd_report(
     rms_norm_long_kernel, long_x, None, long_w, long_x, None, 131072, 0, 131072, 1e-5,
-    BLOCK_N=MAX_ROW, num_warps=16, arch="gfx942",
+    BLOCK_N=sizes().max_row, num_warps=16, arch="gfx942",
 )  # fmt: skip
 print(f"one block: {one_block.vgprs} registers a lane, {one_block.spills} spilled")
 print(f"looped:    {looped.vgprs} registers a lane, {looped.spills} spilled")
@@ -704,7 +704,7 @@ launch.ledger()
 # %% [markdown]
 # Three: `x` is read twice and `y` written once. (The weight is as long as this one row; with more rows it would hardly
 # count.) The second reading often comes from cache: this row has 512 KiB, and each of the eight dies of an MI300X has
-# an L2 cache of 4 MiB. Above which width the loop pays is again written down in one place, `course_kernels/launch.py`.
+# an L2 cache of 4 MiB. Above which width the loop pays is again written down in one place, `course_kernels/launch/`.
 #
 # ## The trap: a LayerNorm that passes its test
 #

@@ -847,7 +847,7 @@ for rows, width in ((4, 1536), (9, 1536), (4, 1536), (4, 2048)):
 #   warm up, 100 ms measured), in the first launch of somebody's program. Throw out before what a report rules out.
 # - **A short key.** Put the number of tokens in, and every prompt of another length starts a new measurement.
 # - **Only if it matters.** The course's own activations use a rule instead
-#   ([`course_kernels/launch.py`](../course_kernels/launch.py)); you will see below how they do.
+#   ([`course_kernels/launch/`](../course_kernels/launch)); you will see below how they do.
 #
 # ### A second trap: right the second time
 #

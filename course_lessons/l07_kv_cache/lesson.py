@@ -565,7 +565,7 @@ print(f"a plain mean would be off by up to {(o.mean(2) - expected).abs().max():.
 
 # %% [markdown]
 # As a kernel, this is exercise 7.5, and you will see it at work below. It is a second launch, and it reads the parts
-# back, so parts should not be too many. `course_kernels/launch.py` has the course's rule: as many as fill the GPU, but
+# back, so parts should not be too many. `course_kernels/launch/` has the course's rule: as many as fill the GPU, but
 # at least 256 tokens in each.
 #
 # ## The trap: slot -1

@@ -51,12 +51,11 @@ def fp8(request: pytest.FixtureRequest, device: str) -> torch.dtype:
 
 
 @pytest.fixture
-def small_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+def small_gpu() -> Iterator[None]:
     """Launch as for a GPU of two compute units that is content with few programs: tiles are packed, programs loop."""
     arch = launch.gpu_of(torch.empty(0, device="cuda" if torch.cuda.is_available() else "cpu")).arch
-    monkeypatch.setattr(launch, "gpu_of", lambda tensor: launch.Gpu(arch, 2))
-    monkeypatch.setattr(launch, "MAX_THREADS", 256)
-    monkeypatch.setattr(launch, "PROGRAMS", 4)
+    with launch.as_on(launch.Gpu(arch, 2)), launch.sizes_as(max_threads=256, programs=4):
+        yield
 
 
 @pytest.fixture
@@ -101,13 +100,13 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 @pytest.fixture(params=AMD_COMPUTE_UNITS)
 def recorded(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, record_property: Callable[[str, Any], None]
-) -> Recorded:
+) -> Iterator[Recorded]:
     """The launches of a test, one architecture after another."""
     arch, recorder = request.param, Recorded(request.param, record_property)
 
     def run(kernel, *args, grid, warmup, **kwargs):
         recorder.launches.append((kernel, args, kwargs))
 
-    monkeypatch.setattr(launch, "gpu_of", lambda tensor: launch.Gpu(arch, AMD_COMPUTE_UNITS[arch]))
     monkeypatch.setattr(JITFunction, "run", run)
-    return recorder
+    with launch.as_on(launch.Gpu(arch, AMD_COMPUTE_UNITS[arch])):
+        yield recorder

@@ -105,7 +105,7 @@ def test_no_spill_and_wide_loads_in_quantisation(recorded, rows, cols):
 
 
 @pytest.mark.parametrize("recorded", ["gfx942"], indirect=True)
-@pytest.mark.parametrize("cols", [launch.MAX_ROW, 16383, 131071, 131072])
+@pytest.mark.parametrize("cols", [launch.sizes().max_row, 16383, 131071, 131072])
 def test_no_spill_in_float32_at_the_widest_rows(recorded, cols):
     launch_all(2, cols, torch.float32, fused=True)
     launch_quant(2, cols, torch.float32, torch.float8_e4m3fnuz)

@@ -61,23 +61,17 @@ def causal(request):
 
 
 @pytest.fixture
-def small_tiles(monkeypatch):
+def small_tiles():
     """Tiles of 16 x 16: several of each kind on short sequences."""
-    set_tiles(monkeypatch, 256)
+    with launch.sizes_as(attention_tile=(16, 16, 256, 64)):
+        yield
 
 
 @pytest.fixture
-def slices(monkeypatch):
+def slices():
     """The same, and heads over 16 elements cut, as those over 64 or 128 are on Radeon."""
-    set_tiles(monkeypatch, 16)
-
-
-def set_tiles(monkeypatch, widest):
-    def tile(dtype, block_d, gpu):
-        return 16, 16, min(block_d, widest), 64
-
-    monkeypatch.setattr(launch, "_attention_tile", tile)
-    monkeypatch.setattr(launch, "_attention_backward_tile", tile)
+    with launch.sizes_as(attention_tile=(16, 16, 16, 64)):
+        yield
 
 
 # ---- values and gradients ------------------------------------------------------------------------------------------

@@ -137,11 +137,11 @@ def test_half_precision_sums_are_kept_in_float32(device):
     assert conv2d(x, weight).item() == 4096
 
 
-def test_many_tiles(device, monkeypatch):
+def test_many_tiles(device):
     """11 rows of tiles in two bands, 33 programs on 8 dies."""
-    monkeypatch.setattr(launch, "_dot_candidates", lambda dtype, gpu: ((16, 16, 64),))
     x, weight, bias = operands((2, 3, 8, 11), (40, 3, 3, 3), torch.float32, device)
-    check(x, weight, bias, padding=1)
+    with launch.sizes_as(dot_tiles=((16, 16, 64),)):
+        check(x, weight, bias, padding=1)
 
 
 def test_no_images(device):

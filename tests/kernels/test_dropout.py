@@ -10,7 +10,7 @@ import course_kernels
 from course_kernels import launch, reference
 
 INF, NAN = float("inf"), float("nan")
-SHAPES = [(1,), (3,), (31, 500), (1, 98432), (2, launch.TILE), (3, 1, 576)]
+SHAPES = [(1,), (3,), (31, 500), (1, 98432), (2, launch.sizes().tile), (3, 1, 576)]
 SEEDS = [0, 1, 2**31 - 1, 2**31, 2**32, 2**32 + 5, 2**63 - 1]
 few_examples = settings(
     max_examples=6, deadline=None, database=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
@@ -85,7 +85,7 @@ def test_keep_rate(p, device):
 
 def test_rows_programs_and_words_have_masks_of_their_own(device):
     """An offset that starts again in each row, program or word of the generator would repeat."""
-    mask = kept((8, launch.TILE), 0.5, 7, device)
+    mask = kept((8, launch.sizes().tile), 0.5, 7, device)
     for i, row in enumerate(mask):
         for other in mask[:i]:
             assert (row != other).float().mean() > 0.4

@@ -1,6 +1,7 @@
 """Launch parameters are legal and cover the matrix, on every architecture and for every shape."""
 
 import math
+from collections.abc import Iterator
 
 import pytest
 import torch
@@ -15,10 +16,9 @@ GPUS = {**AMD_COMPUTE_UNITS, "sm_90": 132}
 
 
 @pytest.fixture(params=GPUS)
-def gpu(request, monkeypatch) -> launch.Gpu:
-    gpu = launch.Gpu(request.param, GPUS[request.param])
-    monkeypatch.setattr(launch, "gpu_of", lambda tensor: gpu)
-    return gpu
+def gpu(request) -> Iterator[launch.Gpu]:
+    with launch.as_on(launch.Gpu(request.param, GPUS[request.param])) as gpu:
+        yield gpu
 
 
 def matrix(rows: int, cols: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
@@ -41,7 +41,7 @@ def test_every_matrix_is_covered_by_legal_programs(gpu, rows, cols, dtype):
     assert_legal(meta, gpu)
     assert programs == math.ceil(rows * cols / meta["BLOCK"])
 
-    for group_size in (1, 96, 128, launch.MAX_ROW):
+    for group_size in (1, 96, 128, launch.sizes().max_row):
         (programs,), meta = launch.row_groups(x, group_size)
         assert_legal(meta, gpu)
         assert meta["BLOCK_N"] >= min(group_size, cols)
@@ -51,7 +51,7 @@ def test_every_matrix_is_covered_by_legal_programs(gpu, rows, cols, dtype):
     assert_legal(meta, gpu)
     assert programs == math.ceil(rows / meta["BLOCK_M"]) * math.ceil(cols / meta["BLOCK_N"])
 
-    if cols <= launch.MAX_ROW:
+    if cols <= launch.sizes().max_row:
         (programs,), meta = launch.whole_rows(x)
         assert_legal(meta, gpu)
         assert meta["BLOCK_N"] >= cols and (programs - 1) * meta["BLOCK_M"] < rows <= programs * meta["BLOCK_M"]
@@ -99,18 +99,18 @@ def test_a_wave_is_64_threads_on_instinct_and_32_elsewhere():
 @pytest.mark.parametrize(("cols", "block_n"), [(576, 64), (1000, 1024), (1536, 512), (4096, 2048), (3, 4)])
 def test_tiles_leave_few_lanes_idle(gpu, cols, block_n):
     _, meta = launch.tiles(matrix(1_000_000, cols))
-    assert meta["BLOCK_N"] == block_n and meta["BLOCK_M"] * block_n == launch.TILE
+    assert meta["BLOCK_N"] == block_n and meta["BLOCK_M"] * block_n == launch.sizes().tile
 
 
 def test_short_rows_are_packed_only_when_there_are_many(gpu):
     few, many = launch.whole_rows(matrix(64, 576)), launch.whole_rows(matrix(100_000, 576))
-    assert few[1]["BLOCK_M"] == 1 and many[1]["BLOCK_M"] > 1
+    assert few.meta["BLOCK_M"] == 1 and many.meta["BLOCK_M"] > 1
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=short)
 def test_the_widest_row_that_is_held_fits_into_registers(gpu, dtype):
     """32 elements a thread and tile, five tiles in a backward pass: 160 of the 255 registers that a thread may have."""
-    _, meta = launch.whole_rows(matrix(1, launch.MAX_ROW, dtype))
+    _, meta = launch.whole_rows(matrix(1, launch.sizes().max_row, dtype))
     assert meta["BLOCK_N"] // (meta["num_warps"] * gpu.wave) <= 32
 
 
@@ -140,7 +140,7 @@ def queries(*shape: int, dtype: torch.dtype = torch.bfloat16) -> torch.Tensor:
 @given(st.integers(1, 64), st.integers(1, 128), st.integers(1, 10**5), st.integers(1, 256), st.sampled_from(DTYPES))
 def test_attention_covers_every_row_and_every_element_of_a_head(gpu, batch, heads, rows, head_dim, dtype):
     q = queries(batch, heads, rows, head_dim, dtype=dtype)
-    for (programs, slices), meta in (launch.attention(q), launch.attention_backward(q)):
+    for (programs, slices), meta in (launch.attention_tiles(q), launch.attention_backward_tiles(q)):
         assert_legal(meta, gpu)
         assert min(meta[f"BLOCK_{axis}"] for axis in "MND") >= 16, "the matrix units multiply 16 x 16 or more"
         assert programs == batch * heads * math.ceil(rows / meta["BLOCK_M"])
@@ -150,17 +150,17 @@ def test_attention_covers_every_row_and_every_element_of_a_head(gpu, batch, head
 def test_few_queries_have_a_small_tile(gpu):
     """One token of a decoder: 128 rows of which 127 do not exist would be computed for nothing."""
     for rows, block_m in ((1, 16), (16, 16), (17, 32)):
-        (programs, _), meta = launch.attention(queries(1, 8, rows, 128))
+        (programs, _), meta = launch.attention_tiles(queries(1, 8, rows, 128))
         assert meta["BLOCK_M"] == block_m and programs == 8
 
 
 def test_heads_are_cut_only_where_they_would_spill(gpu):
     for head_dim, dtype in ((64, torch.float32), (64, torch.bfloat16), (128, torch.float32), (128, torch.bfloat16)):
-        (_, slices), _ = launch.attention(queries(1, 8, 4096, head_dim, dtype=dtype))
+        (_, slices), _ = launch.attention_tiles(queries(1, 8, 4096, head_dim, dtype=dtype))
         assert slices == 1
-    (_, slices), _ = launch.attention(queries(1, 8, 4096, 256))
+    (_, slices), _ = launch.attention_tiles(queries(1, 8, 4096, 256))
     assert slices == (2 if gpu.arch == "gfx1100" else 1)
-    (_, slices), _ = launch.attention_backward(queries(1, 8, 4096, 256))
+    (_, slices), _ = launch.attention_backward_tiles(queries(1, 8, 4096, 256))
     assert slices == {"gfx1100": 4, "sm_90": 1}.get(gpu.arch, 2)
 
 
@@ -195,9 +195,9 @@ def test_many_short_sequences_are_not_split(gpu):
 # ---- what differs by GPU and by the number of rows ----------------------------------------------------------------
 
 
-def test_rows_that_have_a_compute_unit_each_get_twice_the_threads(monkeypatch):
-    monkeypatch.setattr(launch, "gpu_of", lambda tensor: launch.Gpu("gfx942", 304))
-    few, many = (launch.whole_rows(torch.empty(rows, 4096, dtype=torch.bfloat16))[1] for rows in (304, 305))
+def test_rows_that_have_a_compute_unit_each_get_twice_the_threads():
+    with launch.as_on(launch.Gpu("gfx942", 304)):
+        few, many = (launch.whole_rows(matrix(rows, 4096, torch.bfloat16)).meta for rows in (304, 305))
     assert few["num_warps"] == 2 * many["num_warps"]
 
 
@@ -206,10 +206,10 @@ def test_of_a_few_short_rows_each_thread_has_one_vector(gpu):
     assert meta["num_warps"] * gpu.wave == 128
 
 
-def test_nvidia_takes_smaller_tiles_where_programs_are_few(monkeypatch):
+def test_nvidia_takes_smaller_tiles_where_programs_are_few():
     def tile(arch, rows):
-        monkeypatch.setattr(launch, "gpu_of", lambda tensor: launch.Gpu(arch, 132))
-        _, meta = launch.tiles(matrix(rows, 4096))
+        with launch.as_on(launch.Gpu(arch, 132)):
+            _, meta = launch.tiles(matrix(rows, 4096))
         return meta["BLOCK_M"] * meta["BLOCK_N"], meta["num_warps"]
 
     assert [tile("sm_90", rows) for rows in (1, 64, 4096)] == [(256, 4), (512, 4), (2048, 8)]
@@ -228,31 +228,70 @@ def test_nvidia_takes_smaller_tiles_where_programs_are_few(monkeypatch):
         ("gfx942", 4096, 8193, False),
     ],
 )
-def test_rows_that_would_leave_a_third_of_the_lanes_idle_are_walked_on_nvidia(arch, rows, cols, held, monkeypatch):
-    monkeypatch.setattr(launch, "gpu_of", lambda tensor: launch.Gpu(arch, 132))
-    assert launch.holds_row(matrix(rows, cols)) == held
-    if cols == 5120:
-        assert launch.long_rows(matrix(rows, cols))[1]["BLOCK_N"] == 1024
+def test_rows_that_would_leave_a_third_of_the_lanes_idle_are_walked_on_nvidia(arch, rows, cols, held):
+    with launch.as_on(launch.Gpu(arch, 132)):
+        assert launch.holds_row(matrix(rows, cols)) == held
+        if cols == 5120:
+            assert launch.long_rows(matrix(rows, cols)).meta["BLOCK_N"] == 1024
 
 
 @pytest.mark.parametrize(("arch", "longest"), [("gfx942", 8192), ("gfx1100", 8192), ("sm_90", 32768)])
-def test_nvidia_holds_longer_rows(arch, longest, monkeypatch):
-    monkeypatch.setattr(launch, "gpu_of", lambda tensor: launch.Gpu(arch, 100))
-    assert launch.longest_held(torch.empty(1)) == longest
+def test_nvidia_holds_longer_rows(arch, longest):
+    with launch.as_on(launch.Gpu(arch, 100)):
+        assert launch.longest_held(torch.empty(1)) == longest
 
 
 @pytest.mark.parametrize(("arch", "elements"), [("gfx942", 2048), ("gfx1201", 2048), ("sm_90", 8192)])
-def test_nvidia_turns_more_heads_a_program_where_there_are_many(arch, elements, monkeypatch):
-    monkeypatch.setattr(launch, "gpu_of", lambda tensor: launch.Gpu(arch, 100))
+def test_nvidia_turns_more_heads_a_program_where_there_are_many(arch, elements):
     x = torch.empty(0, dtype=torch.bfloat16)
     for tokens, expected in ((16384, elements), (64, 2048)):
-        _, meta = launch.head_tiles(tokens, 32, 128, x)
+        with launch.as_on(launch.Gpu(arch, 100)):
+            _, meta = launch.head_tiles(tokens, 32, 128, x)
         assert meta["BLOCK_T"] * meta["BLOCK_H"] * 128 == expected
 
 
-def test_hopper_multiplies_with_one_group_of_threads_and_its_small_tiles_have_more_loads_under_way(monkeypatch):
-    monkeypatch.setattr(launch, "gpu_of", lambda tensor: launch.Gpu("sm_90", 132))
+def test_hopper_multiplies_with_one_group_of_threads_and_its_small_tiles_have_more_loads_under_way():
     x = torch.empty(0, dtype=torch.bfloat16)
-    large, small = (launch.dot_tiles(x, n, n, n)[1] for n in (4096, 1024))
+    with launch.as_on(launch.Gpu("sm_90", 132)):
+        large, small = (launch.dot_tiles(x, n, n, n).meta for n in (4096, 1024))
     assert [large[name] for name in ("BLOCK_M", "BLOCK_N", "num_warps", "num_stages")] == [128, 128, 4, 3]
     assert [small[name] for name in ("BLOCK_M", "BLOCK_N", "num_stages")] == [64, 64, 4]
+
+
+# ---- what a test may ask for ---------------------------------------------------------------------------------------
+
+
+def test_other_sizes_hold_inside_a_with_block_and_no_longer():
+    x, before = matrix(4, 100), launch.sizes()
+    with pytest.raises(KeyError), launch.sizes_as(max_row=64), launch.sizes_as(tile=128) as inner:
+        assert (inner.max_row, inner.tile) == (64, 128) and launch.sizes() == inner
+        assert not launch.holds_row(x) and launch.elementwise(x).meta["BLOCK"] == 128
+        raise KeyError
+    assert launch.sizes() == before and launch.holds_row(x) and launch.elementwise(x).meta["BLOCK"] == before.tile
+
+
+def test_a_size_that_does_not_exist_is_named():
+    with pytest.raises(TypeError, match="max_rows"), launch.sizes_as(max_rows=64):
+        pass
+
+
+def test_another_gpu_holds_inside_a_with_block_and_no_longer():
+    x = torch.empty(1)
+    with pytest.raises(KeyError), launch.as_on(launch.Gpu("sm_90", 132)), launch.as_on(launch.Gpu("gfx1100", 96)):
+        assert launch.gpu_of(x).arch == "gfx1100"
+        raise KeyError
+    assert launch.gpu_of(x) == launch.Gpu("gfx942", 304)
+
+
+def test_a_launch_has_names():
+    x = matrix(3, 100)
+    grid, meta = launch.elementwise(x)
+    assert launch.elementwise(x) == launch.Launch(grid=(1,), meta={"BLOCK": 2048, "num_warps": 4}) == (grid, meta)
+
+
+def test_saved_notebooks_still_import_the_longest_row():
+    from course_kernels.launch import MAX_ROW
+
+    assert launch.sizes().max_row == MAX_ROW
+    with pytest.raises(AttributeError, match="MAX_ROWS"):
+        _ = launch.MAX_ROWS

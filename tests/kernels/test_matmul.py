@@ -54,9 +54,10 @@ def check(a, b, *, out_dtype=None, activation=None):
 
 
 @pytest.fixture
-def many_tiles(monkeypatch):
+def many_tiles():
     """A GPU that wants more programs than there are: the smallest tiles, in several bands and on all dies."""
-    monkeypatch.setattr(launch, "_dot_candidates", lambda dtype, gpu: ((16, 16, 64),))
+    with launch.sizes_as(dot_tiles=((16, 16, 64),)):
+        yield
 
 
 # ---- values --------------------------------------------------------------------------------------------------------
@@ -163,11 +164,11 @@ def test_float32_keeps_all_its_digits(device):
 
 
 @pytest.mark.parametrize("arch", [*AMD_COMPUTE_UNITS, "sm_90"])
-def test_tf32_is_used_only_where_it_is_allowed_and_known(arch, monkeypatch):
-    monkeypatch.setattr(launch, "gpu_of", lambda tensor: launch.Gpu(arch, 100))
+def test_tf32_is_used_only_where_it_is_allowed_and_known(arch):
     x = torch.empty(0)
-    assert launch.dot_precision(x, False) == "ieee"
-    assert launch.dot_precision(x, True) == ("tf32" if arch in ("gfx942", "sm_90") else "ieee")
+    with launch.as_on(launch.Gpu(arch, 100)):
+        assert launch.dot_precision(x, False) == "ieee"
+        assert launch.dot_precision(x, True) == ("tf32" if arch in ("gfx942", "sm_90") else "ieee")
 
 
 @pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")  # numpy, as the interpreter meets inf * 0
@@ -291,10 +292,9 @@ LDS_BYTES = {"gfx90a": 65536, "gfx942": 65536, "gfx950": 163840, "gfx1100": 6553
 @pytest.mark.parametrize("arch", LDS_BYTES)
 @settings(max_examples=50, deadline=None, database=None, suppress_health_check=list(HealthCheck))
 @given(st.integers(1, 20000), st.integers(1, 20000), st.integers(1, 20000), st.sampled_from(DTYPES))
-def test_tiles_are_legal_and_cover_the_result(arch, monkeypatch, M, N, K, dtype):
-    gpu = launch.Gpu(arch, 100)
-    monkeypatch.setattr(launch, "gpu_of", lambda tensor: gpu)
-    (programs, parts), meta = launch.matmul_tiles(torch.empty(0, dtype=dtype), M, N, K)
+def test_tiles_are_legal_and_cover_the_result(arch, M, N, K, dtype):
+    with launch.as_on(launch.Gpu(arch, 100)) as gpu:
+        (programs, parts), meta = launch.matmul_tiles(torch.empty(0, dtype=dtype), M, N, K)
     m, n, k = (meta[f"BLOCK_{axis}"] for axis in "MNK")
     few = 64 if arch == "sm_90" else 16
     assert all(size >= 16 and size & (size - 1) == 0 for size in (m, n, k))
@@ -305,25 +305,23 @@ def test_tiles_are_legal_and_cover_the_result(arch, monkeypatch, M, N, K, dtype)
     assert (m + n) * k * dtype.itemsize * copies <= LDS_BYTES[arch]
 
 
-def test_a_large_result_has_large_tiles_and_a_small_one_still_fills_the_gpu(monkeypatch):
-    monkeypatch.setattr(launch, "gpu_of", lambda tensor: launch.Gpu("gfx942", 304))
+def test_a_large_result_has_large_tiles_and_a_small_one_still_fills_the_gpu():
     x = torch.empty(0, dtype=torch.bfloat16)
-    (programs,), meta = launch.dot_tiles(x, 8192, 8192, 8192)
-    assert (meta["BLOCK_M"], meta["BLOCK_N"]) == (256, 128) and programs == 2048
-    (programs,), _ = launch.dot_tiles(x, 1024, 1024, 1024)
-    assert programs >= 304
+    with launch.as_on(launch.Gpu("gfx942", 304)):
+        large, small = (launch.dot_tiles(x, n, n, n) for n in (8192, 1024))
+    assert (large.meta["BLOCK_M"], large.meta["BLOCK_N"]) == (256, 128) and large.grid == (2048,)
+    assert small.grid[0] >= 304
 
 
 @pytest.mark.parametrize(("arch", "units"), [*AMD_COMPUTE_UNITS.items(), ("sm_90", 132)])
-def test_few_rows_of_a_4096_x_4096_weight_fill_the_gpu(arch, units, monkeypatch):
-    monkeypatch.setattr(launch, "gpu_of", lambda tensor: launch.Gpu(arch, units))
-    x = torch.empty(0, dtype=torch.bfloat16)
-    for rows in (1, 16):
-        (programs, parts), meta = launch.matmul_tiles(x, rows, 4096, 4096)
+def test_few_rows_of_a_4096_x_4096_weight_fill_the_gpu(arch, units):
+    x, few = torch.empty(0, dtype=torch.bfloat16), 64 if arch == "sm_90" else 16
+    with launch.as_on(launch.Gpu(arch, units)):
+        of_rows = {rows: launch.matmul_tiles(x, rows, 4096, 4096) for rows in (1, 16, few, few + 1)}
+    for (programs, parts), meta in (of_rows[1], of_rows[16]):
         assert meta["BLOCK_M"] == 16 and programs * parts >= (1 if arch == "sm_90" else 3) * units
-    few = 64 if arch == "sm_90" else 16
-    assert launch.matmul_tiles(x, few, 4096, 4096)[0][1] > 1
-    assert launch.matmul_tiles(x, few + 1, 4096, 4096)[0][1] == 1
+    assert of_rows[few].grid[1] > 1
+    assert of_rows[few + 1].grid[1] == 1
 
 
 @given(st.integers(1, 2**20), st.integers(1, 32))

@@ -25,8 +25,8 @@ SHAPES = [
     (5, 1245),
     (7, 3571),
     (16, 4096),
-    (2, launch.MAX_ROW),  # the widest row that is held, and the next, which is walked
-    (2, launch.MAX_ROW + 1),
+    (2, launch.sizes().max_row),  # the widest row that is held, and the next, which is walked
+    (2, launch.sizes().max_row + 1),
     (2, 16384),
     (1, 31744),
     (1, 65537),
@@ -167,21 +167,21 @@ def test_the_rounded_sum_is_what_is_normalised(norm, cols, device):
     ids=["columns of a wider matrix", "every other row", "one row expanded", "one column"],
 )
 @pytest.mark.parametrize("max_row", [8192, 64], ids=["held", "walked"])
-def test_rows_at_a_stride_are_read_in_place(norm, view, max_row, device, monkeypatch):
-    monkeypatch.setattr(launch, "MAX_ROW", max_row)
+def test_rows_at_a_stride_are_read_in_place(norm, view, max_row, device):
     x, *rest = inputs(norm, randn((6, 120), torch.float32, device))
     args = tuple(view(t) if t.ndim == 2 else view(t.expand(6, 120))[0].contiguous() for t in (x, *rest))
-    check_forward(norm, args)
-    check_backward(norm, args)
+    with launch.sizes_as(max_row=max_row):
+        check_forward(norm, args)
+        check_backward(norm, args)
 
 
 @pytest.mark.parametrize("max_row", [8192, 8], ids=["held", "walked"])
-def test_rows_beyond_two_to_the_31_elements(norm, max_row, device, monkeypatch):
-    monkeypatch.setattr(launch, "MAX_ROW", max_row)
+def test_rows_beyond_two_to_the_31_elements(norm, max_row, device):
     args = inputs(norm, randn((3, 16), torch.float16, device))
     args = tuple(far_apart(t, 0) if t.ndim == 2 else t for t in args)
-    check_forward(norm, args)
-    check_backward(norm, args)
+    with launch.sizes_as(max_row=max_row):
+        check_forward(norm, args)
+        check_backward(norm, args)
 
 
 def test_gradient_of_a_sum_arrives_with_stride_0(norm, device):

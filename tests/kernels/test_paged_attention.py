@@ -50,15 +50,10 @@ def check(args, **kwargs):
 
 
 @pytest.fixture(params=[1, 2, 7])
-def splits(request, monkeypatch):
-    """So many parts of each sequence, some of them empty."""
-    real = launch.paged_decode
-
-    def paged_decode(*args):
-        (programs, _), meta = real(*args)
-        return (programs, request.param), meta | {"BLOCK_N": 16}
-
-    monkeypatch.setattr(launch, "paged_decode", paged_decode)
+def splits(request):
+    """So many parts of each sequence, some of them empty, and no more than there are tokens."""
+    with launch.sizes_as(max_splits=request.param, keys_of_a_part=1, keys_at_a_time=16):
+        yield
 
 
 @pytest.mark.parametrize("lengths", [(1,), (16,), (17, 300), (0, 64, 33), (0,)], ids=str)

@@ -21,9 +21,10 @@ few_examples = settings(
 
 
 @pytest.fixture(params=["held", "walked"])
-def held_or_walked(request, monkeypatch):
+def held_or_walked(request):
     """Rows held in registers, and walked in a few blocks."""
-    monkeypatch.setattr(launch, "MAX_ROW", 8192 if request.param == "held" else 64)
+    with launch.sizes_as(max_row=8192 if request.param == "held" else 64):
+        yield
 
 
 def randn(shape, dtype, device, seed=0):
@@ -98,7 +99,7 @@ def test_per_token_of_many_rows(shape, dtype, fp8, device):
     check_per_token(randn(shape, dtype, device), fp8)
 
 
-@pytest.mark.parametrize("cols", [launch.MAX_ROW, launch.MAX_ROW + 1, 20001])
+@pytest.mark.parametrize("cols", [launch.sizes().max_row, launch.sizes().max_row + 1, 20001])
 def test_per_token_of_long_rows(cols, dtype, fp8, device):
     check_per_token(randn((2, cols), dtype, device), fp8)
 
@@ -283,12 +284,12 @@ def test_rows_at_a_stride_are_read_in_place(view, fp8, device, held_or_walked):
 
 
 @pytest.mark.parametrize("max_row", [8192, 8], ids=["held", "walked"])
-def test_rows_beyond_two_to_the_31_elements(max_row, fp8, device, monkeypatch):
+def test_rows_beyond_two_to_the_31_elements(max_row, fp8, device):
     x = far_apart(randn((3, 16), torch.float16, device), 0)
     check_per_group(x, 4, fp8)
     check_act_mul(x, "silu", 4, fp8)
-    monkeypatch.setattr(launch, "MAX_ROW", max_row)
-    check_per_token(x, fp8)
+    with launch.sizes_as(max_row=max_row):
+        check_per_token(x, fp8)
 
 
 # ---- the type of an architecture -----------------------------------------------------------------------------------
@@ -333,12 +334,11 @@ def test_an_architecture_is_a_string():
         ("gfx1100", None, "gfx1100 has no fp8"),
     ],
 )
-def test_a_type_that_the_gpu_lacks(arch, dtype, message, monkeypatch):
+def test_a_type_that_the_gpu_lacks(arch, dtype, message):
     class OnGpu:
         is_cuda = True
 
-    monkeypatch.setattr(launch, "gpu_of", lambda tensor: launch.Gpu(arch, 100))
-    with pytest.raises(ValueError, match=message):
+    with launch.as_on(launch.Gpu(arch, 100)), pytest.raises(ValueError, match=message):
         quant.checked_dtype(OnGpu(), dtype)
 
 

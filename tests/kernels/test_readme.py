@@ -44,13 +44,22 @@ def test_the_example_runs(device):
 
 
 def imports(file: Path) -> set[str]:
-    """The files of its folder that a file imports, and those that these import."""
+    """The files and folders beside a file that it imports, and those that these import."""
     found = {file.stem}
+    if not file.exists():
+        return found  # a folder: launch/ imports nothing from outside
     for node in ast.walk(ast.parse(file.read_text())):
         if isinstance(node, ast.ImportFrom) and node.level == 1 and node.module != "backend":
             for name in [node.module] if node.module else [alias.name for alias in node.names]:
                 found |= imports(FOLDER / f"{name}.py")
     return found
+
+
+def copy_beside(source: Path, package: Path) -> None:
+    if source.is_dir():
+        shutil.copytree(source, package / source.name, ignore=shutil.ignore_patterns("__pycache__"))
+    else:
+        shutil.copy(source.with_suffix(".py"), package)
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +73,7 @@ def lifted(tmp_path_factory):
         (package / "__init__.py").touch()
         (package / "backend.py").write_text(uses_triton)
         for name in imports(FOLDER / f"{family}.py"):
-            shutil.copy(FOLDER / f"{name}.py", package)
+            copy_beside(FOLDER / name, package)
     return folder
 
 

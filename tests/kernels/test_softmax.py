@@ -19,8 +19,8 @@ SHAPES = [
     (19, 781),
     (9, 9, 576),  # SmolLM2: nine heads
     (3, 4096),
-    (2, launch.MAX_ROW),  # the widest row that is held, and the next, which is walked
-    (2, launch.MAX_ROW + 1),
+    (2, launch.sizes().max_row),  # the widest row that is held, and the next, which is walked
+    (2, launch.sizes().max_row + 1),
     (1, 49152),  # SmolLM2's vocabulary
     (1, 89999),
     (2, 131072),
@@ -52,9 +52,10 @@ def check(x):
 
 
 @pytest.fixture(params=[8192, 64], ids=["held", "walked"])
-def max_row(request, monkeypatch):
+def max_row(request):
     """The same rows held in registers, and walked in a few blocks."""
-    monkeypatch.setattr(launch, "MAX_ROW", request.param)
+    with launch.sizes_as(max_row=request.param):
+        yield
 
 
 # ---- values --------------------------------------------------------------------------------------------------------

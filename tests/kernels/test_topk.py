@@ -43,10 +43,10 @@ def assert_same(actual, expected):
 
 
 @pytest.fixture(params=[64, 0], ids=["chosen", "sorted"])
-def rounds(request, monkeypatch):
+def rounds(request):
     """The same k by rounds of a maximum, and by sorting; in both, rows over 64 elements or 128 are cut."""
-    monkeypatch.setattr(launch, "MAX_ROUNDS", request.param)
-    monkeypatch.setattr(launch, "TILE", 64)
+    with launch.sizes_as(max_rounds=request.param, tile=64):
+        yield
 
 
 # ---- values --------------------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ def add(x, y):
 
 @pytest.mark.parametrize(
     "shape",
-    [(1,), (98432,), (launch.TILE,), (launch.TILE + 1,), (31, 500), (2, 16, 128), ()],
+    [(1,), (98432,), (launch.sizes().tile,), (launch.sizes().tile + 1,), (31, 500), (2, 16, 128), ()],
     ids=str,
 )
 def test_sum_is_exact(shape, dtype, device):
@@ -56,7 +56,7 @@ def test_inputs_are_not_modified(device):
 
 
 @settings(max_examples=8, deadline=None, database=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.integers(1, 3 * launch.TILE), st.sampled_from(DTYPES))
+@given(st.integers(1, 3 * launch.sizes().tile), st.sampled_from(DTYPES))
 def test_any_size_and_any_order(device, size, dtype):
     x, y = torch.randn(2, size, device=device).to(dtype)
     assert torch.equal(add(x, y), x + y) and torch.equal(add(y, x), x + y)

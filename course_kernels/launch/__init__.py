@@ -1,0 +1,84 @@
+"""Block sizes and warps: the one home of launch parameters.
+
+Each function here turns shapes into a `Launch`: a grid, and block sizes, warps and stages by name.  What a warp is
+depends on the machine: 64 threads on AMD's Instinct (gfx9), 32 on Radeon and NVIDIA.  A workgroup has at most 1024
+threads, so at most 16 or 32 warps.
+"""
+
+from .attention import attention_backward_tiles, attention_tiles, paged_decode
+from .dots import dot_precision, dot_tiles, latents, matmul_tiles, sum_of_parts
+from .gpu import (
+    VECTOR_BYTES,
+    Gpu,
+    Launch,
+    Sizes,
+    as_on,
+    connect_simulator,
+    gpu_of,
+    simulated_gpu,
+    sizes,
+    sizes_as,
+)
+from .rows import (
+    column_blocks,
+    column_sums,
+    copied_heads,
+    elementwise,
+    few_rows,
+    head_groups,
+    head_tiles,
+    holds_row,
+    long_rows,
+    long_sums,
+    longest_held,
+    merged_chunks,
+    ranked_chunks,
+    resident_rows,
+    row_groups,
+    tiles,
+    whole_rows,
+)
+
+__all__ = [
+    "VECTOR_BYTES",
+    "Gpu",
+    "Launch",
+    "Sizes",
+    "as_on",
+    "attention_backward_tiles",
+    "attention_tiles",
+    "column_blocks",
+    "column_sums",
+    "connect_simulator",
+    "copied_heads",
+    "dot_precision",
+    "dot_tiles",
+    "elementwise",
+    "few_rows",
+    "gpu_of",
+    "head_groups",
+    "head_tiles",
+    "holds_row",
+    "latents",
+    "long_rows",
+    "long_sums",
+    "longest_held",
+    "matmul_tiles",
+    "merged_chunks",
+    "paged_decode",
+    "ranked_chunks",
+    "resident_rows",
+    "row_groups",
+    "simulated_gpu",
+    "sizes",
+    "sizes_as",
+    "sum_of_parts",
+    "tiles",
+    "whole_rows",
+]
+
+
+def __getattr__(name: str) -> int:
+    if name == "MAX_ROW":  # notebooks that learners have saved import it
+        return sizes().max_row
+    raise AttributeError(f"{__name__} has no {name}")

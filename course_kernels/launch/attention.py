@@ -1,0 +1,105 @@
+"""Grids and tiles of attention: over whole sequences, and over a paged cache."""
+
+import torch
+
+from .gpu import Gpu, Launch, cdiv, gpu_of, next_power_of_2, sizes, warps
+
+
+def attention_tiles(q: torch.Tensor) -> Launch:
+    """Grid and parameters of a kernel in which a program takes BLOCK_M queries of one head. q: (B, H, Sq, D).
+
+    A tile of queries, its output and its sums stay in registers: the wider the head, the fewer keys at a time.  Of
+    heads wider than BLOCK_D a program computes one slice, and loads the others again and again.
+    """
+    return _tiles(q, *(sizes().attention_tile or _forward_tile(q.dtype, _head_block(q), gpu_of(q))))
+
+
+def attention_backward_tiles(x: torch.Tensor) -> Launch:
+    """As `attention_tiles`, for its gradients: twice as many tiles in registers. x: queries, or keys, (B, H, S, D)."""
+    return _tiles(x, *(sizes().attention_tile or _backward_tile(x.dtype, _head_block(x), gpu_of(x))))
+
+
+def _tiles(x: torch.Tensor, block_m: int, block_n: int, widest: int, threads: int) -> Launch:
+    gpu, (batch, heads, rows, head_dim) = gpu_of(x), x.shape
+    block_d = min(widest, _head_block(x))
+    few = min(block_m, max(next_power_of_2(rows), 16))  # every GPU multiplies 16 x 16
+    threads, block_m = min(threads, 2 * threads * few // block_m), few  # keys are loaded by all, however few the rows
+    meta = {
+        "BLOCK_M": block_m,
+        "BLOCK_N": block_n,
+        "BLOCK_D": block_d,
+        "HEADS_AT_A_TIME": 8 if gpu.arch in ("gfx942", "gfx950") else 1,  # one for each die, beside its own cache
+        "num_warps": warps(threads, gpu),
+        # AMD: of two products in a row no loads are pipelined. Elsewhere, as many as two programs' shared memory takes
+        "num_stages": 1 if gpu.is_amd else 2 if block_d > 64 else 3,
+    }
+    if gpu.arch.startswith("gfx9"):  # two waves a SIMD: one multiplies while the other takes exponentials
+        meta |= {"waves_per_eu": 2, "matrix_instr_nonkdim": 16}
+    return Launch((cdiv(rows, block_m) * batch * heads, cdiv(head_dim, block_d)), meta)
+
+
+def _head_block(x: torch.Tensor) -> int:
+    return max(next_power_of_2(x.shape[-1]), 16)
+
+
+def paged_decode(q: torch.Tensor, kv_heads: int, tokens: int) -> Launch:
+    """Grid and parameters of a kernel in which a program takes BLOCK_H heads that share keys, and a part of these.
+
+    q: (B, QH, D).  As many parts as fill the GPU, but of 256 keys at least where sequences have the given length.
+    """
+    gpu, (batch, heads, _) = gpu_of(q), q.shape
+    block_d = _head_block(q)
+    group = heads // kv_heads
+    radeon = gpu.arch.startswith("gfx1")  # operands take more of its registers
+    block_h = min(max(next_power_of_2(group), 16), 16 if radeon else 64)  # every GPU multiplies 16 x 16
+    block_n = 32 if q.dtype == torch.float32 or block_d > 128 else 64
+    block_n = min(block_n // 2 if radeon else block_n, sizes().keys_at_a_time)
+    programs = batch * kv_heads * cdiv(group, block_h)
+    parts = cdiv(tokens, sizes().keys_of_a_part)
+    splits = min(cdiv(4 * gpu.compute_units, programs), parts, sizes().max_splits)
+    meta = {
+        "BLOCK_H": block_h,
+        "BLOCK_N": block_n,
+        "BLOCK_D": block_d,
+        "num_warps": warps(256 if gpu.wave == 64 else 128, gpu),
+        "num_stages": 1 if gpu.is_amd else 2,
+    }
+    return Launch((programs, splits), meta)
+
+
+def _forward_tile(dtype: torch.dtype, block_d: int, gpu: Gpu) -> tuple[int, int, int, int]:
+    """Queries, keys, elements of a head and threads: the largest tile that does not spill, found by compiling.
+
+    Heads are cut where no tile with a whole one fits: in float32 on Radeon, which has no matrix units for it, so that
+    operands take registers as well; and on gfx11, whose matrix units hold operands twice.
+    """
+    if dtype == torch.float32:
+        if gpu.arch.startswith("gfx9"):
+            return 64, 32 if block_d <= 128 else 16, block_d, 256 if block_d <= 64 else 512
+        return 32 if block_d <= 64 else 16, 16, min(block_d, 128), 256
+    if gpu.arch.startswith("gfx9"):
+        return (128, 64, block_d, 256 if block_d <= 64 else 512) if block_d <= 128 else (64, 32, block_d, 256)
+    if gpu.arch.startswith("gfx11"):
+        return 128, 32 if block_d <= 64 else 16, min(block_d, 128), 256
+    if gpu.is_amd:
+        return (128, 64, block_d, 256) if block_d <= 128 else (64, 32, block_d, 256)
+    return 128, 64, block_d, 128 if block_d <= 128 else 256
+
+
+def _backward_tile(dtype: torch.dtype, block_d: int, gpu: Gpu) -> tuple[int, int, int, int]:
+    """Rows that stay, rows that pass by, elements of a head and threads, found in the same way."""
+    if dtype == torch.float32:
+        if gpu.arch.startswith("gfx9"):
+            return (64, 32, block_d, 256) if block_d <= 64 else (64, 16, 128, 512)
+        return 16, 16, min(block_d, 64), 256
+    if gpu.arch.startswith("gfx11"):
+        return 64, 16, min(block_d, 64), 256
+    if gpu.arch == "sm_90" and block_d <= 128:  # one group of 128 threads, which issues whole products
+        return 64, 64 if block_d == 128 else 32, block_d, 128
+    if block_d <= 64:
+        return 64, 32, block_d, 256
+    if gpu.arch.startswith("gfx9"):
+        return 64, 32, 128, 256
+    if gpu.arch.startswith("gfx12"):
+        return 64, 16, 128, 512
+    return (64, 32, block_d, 256) if block_d <= 128 else (64, 16, block_d, 512)
