@@ -338,7 +338,7 @@ for num_warps in (1, 2, 4, 8):
     assert launch.lds.conflicts == 0 and launch.loads.bytes == 2 * eight.nbytes
     sums.append(line.instructions)
 print("each against the one before:", ", ".join(f"{b / a:.1f}" for a, b in zip(sums, sums[1:])), "times in tl.sum")
-assert all(1.7 < b / a < 2.6 for a, b in zip(sums, sums[1:]))
+assert all(1.7 < b / a < 2.8 for a, b in zip(sums, sums[1:]))
 
 # %% [markdown]
 # **Why.** The bytes from memory are the same each time. But every wave climbs the whole ladder of additions by itself,
