@@ -18,6 +18,7 @@ from gfxlab.code.errors import plain
 from gfxlab.code.explanations import explain
 from gfxlab.code.figures import format_widths
 from gfxlab.code.report import measure
+from gfxlab.latest import Latest
 from gfxlab.sandbox import Outcome
 from gfxlab.units import format_bytes, format_seconds
 
@@ -280,7 +281,7 @@ def test_an_unknown_message_is_passed_on():
 def test_a_compiler_that_dies_takes_nothing_with_it(monkeypatch):
     dead = Outcome("crash", output="warning\nLLVM ERROR: Cannot select: x\n", signal=6)
     monkeypatch.setattr(compiler.sandbox, "run", lambda *_, **__: dead)
-    monkeypatch.setattr(compiler, "_answers", {})
+    monkeypatch.setattr(compiler, "_answers", Latest())
     with pytest.raises(AmdError, match="gave up on add for gfx942: LLVM ERROR: Cannot select"):
         add_report(4096)
 

@@ -8,7 +8,9 @@ import triton.language as tl
 from gfxlab.code import compiler
 from gfxlab.code.job import compile_job
 from gfxlab.engine import dual_mode
+from gfxlab.latest import Latest
 from gfxlab.simulator import Run, simulate
+from gfxlab.simulator.core import launch
 
 pytestmark = pytest.mark.skipif(dual_mode.env_interpret(), reason="TRITON_INTERPRET=1 cannot compile")
 
@@ -29,8 +31,14 @@ def matmul_kernel(a_ptr, b_ptr, c_ptr, K, M: tl.constexpr, N: tl.constexpr, STEP
 def compiled_here(monkeypatch):
     """Compile in this process, where the test has turned a knob, and remember nothing."""
     monkeypatch.setattr(compiler, "_run", lambda name, payload: compile_job(payload))
-    monkeypatch.setattr(compiler, "_answers", {})
+    forget(monkeypatch)
     return monkeypatch
+
+
+def forget(monkeypatch):
+    """Nothing is known of earlier compilations until the test ends."""
+    monkeypatch.setattr(compiler, "_answers", Latest())
+    monkeypatch.setattr(launch, "_remembered", Latest())
 
 
 def check_matmul(arch: str, dtype: torch.dtype, **options) -> Run:
@@ -61,7 +69,7 @@ def test_some_options(arch, options):
 def test_without_buffer_operations(arch, compiled_here):
     """Then lanes are masked by EXEC and branches, and addresses have 64 bits."""
     assert "buffer_load" in check_matmul(arch, torch.bfloat16, num_stages=2).program.text
-    compiled_here.setattr(compiler, "_answers", {})
+    forget(compiled_here)
     compiled_here.setattr(triton.knobs.amd, "use_buffer_ops", False)
     assert "buffer_load" not in check_matmul(arch, torch.bfloat16, num_stages=2).program.text
 
@@ -82,7 +90,7 @@ def test_all_options(arch, dtype, num_warps, num_stages, compiled_here):
     for nonkdim in (0, 16, 32) if arch.startswith("gfx9") else (0,):
         for waves_per_eu in (0, 2):
             for buffers in (True, False):
-                compiled_here.setattr(compiler, "_answers", {})
+                forget(compiled_here)
                 compiled_here.setattr(triton.knobs.amd, "use_buffer_ops", buffers)
                 check_matmul(
                     arch,
