@@ -12,9 +12,11 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
+from course_lab.authoring import source
 from course_lab.authoring.edits import apply
 from course_lab.authoring.exercise import Exercise, Mutant
 from course_lab.check import grade
+from course_lab.check.report import Report
 from gfxlab.tables import Table
 
 
@@ -53,17 +55,22 @@ class KillTable:
     __repr__ = __str__
 
 
-def judge(exercise: Exercise, solution: str, mutants: Iterable[Mutant]) -> list[Row]:
+def judge(exercise: Exercise, stub: str, solution: str, mutants: Iterable[Mutant]) -> list[Row]:
     """Grade the solution, which must pass, and each mutant of it."""
     answers = [("the solution", "passed", solution)]
     answers += [(mutant.name, mutant.diagnosis, apply(mutant, solution)) for mutant in mutants]
     with ThreadPoolExecutor(min(os.cpu_count() or 1, 4)) as pool:  # the work is done in child processes
-        return list(pool.map(lambda answer: _row(exercise, *answer), answers))
+        return list(pool.map(lambda one: _row(exercise, stub, *one), answers))
 
 
-def _row(exercise: Exercise, name: str, expected: str, code: str) -> Row:
-    report = grade(exercise, code)
-    code_got, sentence = report.diagnosis or ("passed", "")
+def graded(exercise: Exercise, stub: str, code: str) -> Report:
+    """The check's report by its rules alone, also on the broken code of a repair."""
+    untouched = source.bare(code) == source.bare(stub)
+    return grade(exercise, code, stub=None if untouched else stub)
+
+
+def _row(exercise: Exercise, stub: str, name: str, expected: str, code: str) -> Row:
+    code_got, sentence = graded(exercise, stub, code).diagnosis or ("passed", "")
     return Row(exercise.number, name, expected, code_got, sentence)
 
 
@@ -76,6 +83,6 @@ def kill_table(numbers: Iterable[str] | None = None) -> KillTable:
     for lesson in lessons.all():
         for exercise in (*lesson.exercises, *lesson.steps):
             if wanted is None or exercise.number in wanted:
-                solution = lessons.solution(exercise.number)
-                rows += judge(exercise, solution, lesson.mutants.get(exercise.number, ()))
+                stub, solution = lessons.stub(exercise.number), lessons.solution(exercise.number)
+                rows += judge(exercise, stub, solution, lesson.mutants.get(exercise.number, ()))
     return KillTable(tuple(rows))

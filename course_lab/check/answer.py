@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import linecache
 import math
+import re
 import sys
 import types
 from collections.abc import Iterator
@@ -112,8 +113,13 @@ def integers(tree: ast.AST) -> dict[int, int]:
 
 
 def tile_names(tree: ast.AST) -> set[str]:
-    """Names that stand for the length of a tile: in `tl.arange`, as the step of a range, as the divisor of `cdiv`."""
-    return {node.id for part in _tile_lengths(tree) for node in ast.walk(part) if isinstance(node, ast.Name)}
+    """Names that stand for the length of a tile: in `tl.arange`, as the step of a range, as the divisor of `cdiv`.
+
+    So do a kernel's parameters that are called so by custom, which no other use may tell: `GROUP_M` tiles to a band.
+    """
+    used = {node.id for part in _tile_lengths(tree) for node in ast.walk(part) if isinstance(node, ast.Name)}
+    parameters = {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
+    return used | {name for name in parameters if re.match(r"(BLOCK|GROUP|TILE)(_|$)", name)}
 
 
 def tile_lengths(tree: ast.AST) -> set[int]:

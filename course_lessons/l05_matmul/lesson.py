@@ -356,8 +356,8 @@ for M, N, K in ((64, 64, 64), (16, 16, 16), (16, 16, 8), (4, 64, 64), (1, 64, 64
 
 # %% [markdown]
 # **Look.** Everything compiles. From 16 x 16 x 16 on, every GPU of this course has a matrix instruction for bfloat16.
-# Below, they differ. For a Radeon, Triton 3.9 fills the tile up to 16 and multiplies zeros; Triton 3.6 gave up its matrix
-# instruction there. An MI300X has a small instruction, 4x4x4, which does 16 little products at once and suits 4 or 8
+# Below, they differ. For a Radeon, Triton 3.9 fills the tile up to 16 and multiplies zeros; Triton 3.6 did without the
+# matrix instruction there. An MI300X has a small one, 4x4x4, which does 16 little products at once and suits 4 or 8
 # rows of 64 columns. Where nothing suits, `tl.dot` becomes ordinary multiplications, and only the instruction count
 # tells you. (Instinct has matrix instructions of other sizes that Triton does not use.)
 #

@@ -31,6 +31,7 @@ def test_the_table_names_survivors(monkeypatch):
 
     monkeypatch.setattr(lessons, "all", lambda: [Lesson])
     monkeypatch.setattr(lessons, "solution", lambda number: DOUBLE_SOLUTION)
+    monkeypatch.setattr(lessons, "stub", lambda number: "")
     table = mutants.kill_table()
     got = [(row.mutant, row.expected, row.got) for row in table.rows]
     assert got == [

@@ -12,7 +12,7 @@ import nbformat
 import pytest
 
 from course_lab import check
-from course_lab.authoring import build, edits, lessons, source
+from course_lab.authoring import build, edits, lessons, mutants, source
 from course_lab.authoring.build import learner, rules
 from course_lab.authoring.exercise import Exercise
 
@@ -96,6 +96,6 @@ def test_the_solution_passes(number):
 @pytest.mark.parametrize("number, mutant", MUTANTS)
 def test_the_mutant_is_diagnosed(number, mutant):
     code = edits.apply(mutant, lessons.solution(number))
-    report = check.grade(lessons.exercise(number), code)  # by number, the broken code of a repair is "not attempted"
+    report = mutants.graded(lessons.exercise(number), lessons.stub(number), code)
     assert report.status == "failed", "the mutant passes"
     assert report.diagnosis is not None and report.diagnosis.code == mutant.diagnosis, str(report)
