@@ -192,7 +192,7 @@ SEGFAULT = "import ctypes; ctypes.string_at(8)"
     "code, diagnosis, words",
     [
         (before_return("while True: pass"), "timeout", "in line 12"),
-        ("while True:\n    print('x' * 99)", "timeout", "in line 2"),
+        ("while True: print('x' * 99)", "timeout", "in line 1"),
         (before_return("import os; os._exit(0)"), "crash", "exit status 0"),
         (before_return(SEGFAULT), "crash", "in line 12: the process was ended by SIGSEGV"),
         (before_return("torch.ones(10 << 30, dtype=torch.uint8)"), "memory", "in line 12"),
