@@ -209,7 +209,7 @@ def test_the_check_survives(code, diagnosis, words):
     report = grade(replace(DOUBLE, time_limit=2.0), code)
     assert report.status == "failed"
     assert report.diagnosis.code == diagnosis and words in report.diagnosis.sentence, report
-    assert time.monotonic() - started < 6
+    assert time.monotonic() - started < 10  # two seconds of its own, the rest for a machine with other work
 
 
 def test_a_crash_in_one_case_leaves_the_others_their_ticks():
