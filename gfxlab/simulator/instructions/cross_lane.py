@@ -119,14 +119,19 @@ def _permute_across_rows(exchange: bool):
             first, second = (np.broadcast_to(one(w), w.size)[:, None] for one in selectors)
             place = (np.where(upper, second, first) >> shift) & U32(15)
             source = (row + place).astype(np.int64)
-            value = np.take_along_axis(w.full(read(w)), source, axis=1)
-            if w.mask is not None and not reads_all:
-                value = np.where(np.take_along_axis(w.mask, source, axis=1), value, U32(0) if zero else old(w))
-            write(w, value)
+            write(w, _taken(w, read(w), source, reads_all, U32(0) if zero else old(w)))
 
         return run
 
     return builder
+
+
+def _taken(w, value: np.ndarray, lanes: np.ndarray, reads_all: bool, otherwise: np.ndarray) -> np.ndarray:
+    """What each lane takes from the lane that `lanes` names; `otherwise` where that one is off and may not be read."""
+    taken = np.take_along_axis(w.full(value), lanes, axis=1)
+    if w.mask is None or reads_all:
+        return taken
+    return np.where(np.take_along_axis(w.mask, lanes, axis=1), taken, otherwise)
 
 
 def _permute_by_lane(exchange: bool):
@@ -142,10 +147,7 @@ def _permute_by_lane(exchange: bool):
 
         def run(w):
             from_lane = row + w.full(which(w) & U32(15)).astype(np.int64)
-            value = np.take_along_axis(w.full(read(w)), from_lane, axis=1)
-            if w.mask is not None and not reads_all:
-                value = np.where(np.take_along_axis(w.mask, from_lane, axis=1), value, U32(0) if zero else old(w))
-            write(w, value)
+            write(w, _taken(w, read(w), from_lane, reads_all, U32(0) if zero else old(w)))
 
         return run
 
