@@ -13,6 +13,7 @@ Backward, with g = dy * weight:
 |---------------------------------|-------------------|--------------------------------------------------|
 | x, residual, y, new_residual    | (..., cols)       | float32, float16 or bfloat16, the same for all   |
 | weight, bias                    | (cols,)           | any of the three                                 |
+| mean, rstd                      | (...)             | float32                                          |
 
 Everything is computed in float32 and rounded once, at the store.  The matrix is read once and written once: 2 * rows *
 cols * itemsize bytes; with the addition 4 times rows * cols * itemsize instead of 5.  A row that does not fit into
@@ -22,6 +23,9 @@ The mean of the squares minus the square of the mean would cancel to nothing whe
 registers is first centred, then squared; in a walked row every lane keeps a mean and a sum of squared deviations of its
 own (Welford), and these are combined at the end (Chan, Golub and LeVeque).  Both begin by subtracting the row's first
 element, exactly or nearly so: a mean in float32 is off by its last place, and a large rstd would magnify that.
+
+The backward pass computes mean and rstd anew: a row in registers has them for two sums.  Asked for, they are results
+(8 * rows bytes), as other libraries keep them, and the backward pass reads them; rounded, as said above.
 
 Ba, Kiros and Hinton, "Layer Normalization", 2016; Welford, "Note on a method for calculating corrected sums of squares
 and products", 1962; Chan, Golub and LeVeque, "Algorithms for Computing the Sample Variance", 1983.  The partial rows of
@@ -51,12 +55,19 @@ def _load_sum(x_ptr, residual_ptr, offs_x, offs_r, mask, EVICT: tl.constexpr):
 
 @triton.jit
 def _normalise(x, first, mask, cols, eps):
-    """x_hat and rstd of a tile of whole rows, given the first element of each."""
+    """x_hat, mean and rstd of a tile of whole rows, given the first element of each."""
     x = tl.where(mask, x - first, 0.0)
     mean = tl.sum(x, axis=1, keep_dims=True) / cols
     centred = tl.where(mask, x - mean, 0.0)  # without the mask each padded lane would add mean**2 to the variance
     rstd = tl.rsqrt(tl.sum(centred * centred, axis=1, keep_dims=True) / cols + eps)
-    return centred * rstd, rstd
+    return centred * rstd, first + mean, rstd
+
+
+@triton.jit
+def _normalise_saved(x, mean_ptr, rstd_ptr, mask, mask_m):
+    """x_hat and rstd of a tile of whole rows, given where the mean and the rstd of each are."""
+    rstd = tl.load(rstd_ptr, mask=mask_m, other=0.0).to(tl.float32)
+    return tl.where(mask, x - tl.load(mean_ptr, mask=mask_m, other=0.0).to(tl.float32), 0.0) * rstd, rstd
 
 
 @triton.jit
@@ -77,7 +88,7 @@ def _combine(lane_mean, squares, count, cols, eps):
 
 @triton.jit
 def layer_norm_kernel(
-    x_ptr, residual_ptr, weight_ptr, bias_ptr, y_ptr, new_residual_ptr,
+    x_ptr, residual_ptr, weight_ptr, bias_ptr, y_ptr, new_residual_ptr, mean_ptr, rstd_ptr,
     stride_xm, stride_rm, rows, cols, eps,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
 ):  # fmt: skip
@@ -92,18 +103,21 @@ def layer_norm_kernel(
     weight = tl.load(weight_ptr + offs_n, mask=mask_n, other=0.0).to(tl.float32)
     bias = tl.load(bias_ptr + offs_n, mask=mask_n, other=0.0).to(tl.float32)
     first = _load_sum(x_ptr, residual_ptr, offs_m * stride_xm, offs_m * stride_rm, offs_m < rows, "")
-    x_hat, _ = _normalise(x, first, mask, cols, eps)
+    x_hat, mean, rstd = _normalise(x, first, mask, cols, eps)
     y = x_hat * weight + bias
 
     offs_y = offs_m * cols + offs_n  # what is allocated here is contiguous
     tl.store(y_ptr + offs_y, y.to(y_ptr.dtype.element_ty), mask=mask)
     if residual_ptr is not None:
         tl.store(new_residual_ptr + offs_y, x.to(new_residual_ptr.dtype.element_ty), mask=mask)
+    if mean_ptr is not None:
+        tl.store(mean_ptr + offs_m, mean, mask=offs_m < rows)
+        tl.store(rstd_ptr + offs_m, rstd, mask=offs_m < rows)
 
 
 @triton.jit
 def layer_norm_long_kernel(
-    x_ptr, residual_ptr, weight_ptr, bias_ptr, y_ptr, new_residual_ptr,
+    x_ptr, residual_ptr, weight_ptr, bias_ptr, y_ptr, new_residual_ptr, mean_ptr, rstd_ptr,
     stride_xm, stride_rm, cols, eps,
     BLOCK_N: tl.constexpr,
 ):  # fmt: skip
@@ -120,6 +134,9 @@ def layer_norm_long_kernel(
         x = _load_sum(x_ptr, residual_ptr, offs_x, offs_r, mask, "evict_last")  # stay cached for the second walk
         lane_mean, squares = _welford(x - first, mask, lane_mean, squares, BLOCK_N / (start + BLOCK_N))
     mean, rstd = _combine(lane_mean, squares, tl.cdiv(cols - offs, BLOCK_N), cols, eps)
+    if mean_ptr is not None:
+        tl.store(mean_ptr + row, first + mean)
+        tl.store(rstd_ptr + row, rstd)
 
     for start in range(0, cols, BLOCK_N):
         offs_n = start + offs
@@ -137,7 +154,7 @@ def layer_norm_long_kernel(
 
 @triton.jit
 def layer_norm_backward_kernel(
-    dy_ptr, d_new_residual_ptr, x_ptr, weight_ptr, dx_ptr, dweight_rows_ptr, dbias_rows_ptr,
+    dy_ptr, d_new_residual_ptr, x_ptr, weight_ptr, mean_ptr, rstd_ptr, dx_ptr, dweight_rows_ptr, dbias_rows_ptr,
     stride_xm, rows, cols, eps,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
 ):  # fmt: skip
@@ -156,8 +173,11 @@ def layer_norm_backward_kernel(
         x = tl.load(x_ptr + offs_m * stride_xm + offs_n, mask=mask, other=0.0).to(tl.float32)
         dy = tl.load(dy_ptr + offs_y, mask=mask, other=0.0).to(tl.float32)
 
-        first = tl.load(x_ptr + offs_m * stride_xm, mask=offs_m < rows, other=0.0).to(tl.float32)
-        x_hat, rstd = _normalise(x, first, mask, cols, eps)  # cheaper than having stored mean and rstd
+        if mean_ptr is None:
+            first = tl.load(x_ptr + offs_m * stride_xm, mask=offs_m < rows, other=0.0).to(tl.float32)
+            x_hat, _, rstd = _normalise(x, first, mask, cols, eps)
+        else:
+            x_hat, rstd = _normalise_saved(x, mean_ptr + offs_m, rstd_ptr + offs_m, mask, offs_m < rows)
         g = dy * weight
         mean_g = tl.sum(g, axis=1, keep_dims=True) / cols
         projection = tl.sum(g * x_hat, axis=1, keep_dims=True) / cols
@@ -175,14 +195,14 @@ def layer_norm_backward_kernel(
 
 @triton.jit
 def layer_norm_long_statistics_kernel(
-    dy_ptr, x_ptr, weight_ptr, statistics_ptr,
+    dy_ptr, x_ptr, weight_ptr, mean_ptr, rstd_ptr, statistics_ptr,
     stride_xm, rows, cols, eps,
     BLOCK_N: tl.constexpr,
 ):  # fmt: skip
     """One program, one long row: the four numbers that its gradient needs, mean, rstd, mean(g) and mean(g * x_hat)."""
     row = tl.program_id(0).to(tl.int64)
     offs = tl.arange(0, BLOCK_N)
-    first = tl.load(x_ptr + row * stride_xm).to(tl.float32)
+    first = tl.load(x_ptr + row * stride_xm if mean_ptr is None else mean_ptr + row).to(tl.float32)
     lane_mean = tl.zeros((BLOCK_N,), tl.float32)
     squares = tl.zeros((BLOCK_N,), tl.float32)
     gs = tl.zeros((BLOCK_N,), tl.float32)
@@ -193,11 +213,15 @@ def layer_norm_long_statistics_kernel(
         x = tl.load(x_ptr + row * stride_xm + offs_n, mask=mask, other=0.0).to(tl.float32) - first
         dy = tl.load(dy_ptr + row * cols + offs_n, mask=mask, other=0.0).to(tl.float32)
         g = dy * tl.load(weight_ptr + offs_n, mask=mask, other=0.0).to(tl.float32)
-        lane_mean, squares = _welford(x, mask, lane_mean, squares, BLOCK_N / (start + BLOCK_N))
+        if mean_ptr is None:
+            lane_mean, squares = _welford(x, mask, lane_mean, squares, BLOCK_N / (start + BLOCK_N))
         gs += g
         products += g * x
 
-    mean, rstd = _combine(lane_mean, squares, tl.cdiv(cols - offs, BLOCK_N), cols, eps)
+    if mean_ptr is None:
+        mean, rstd = _combine(lane_mean, squares, tl.cdiv(cols - offs, BLOCK_N), cols, eps)
+    else:  # x had the mean subtracted
+        mean, rstd = 0.0, tl.load(rstd_ptr + row).to(tl.float32)
     mean_g = tl.sum(gs, axis=0) / cols
     tl.store(statistics_ptr + row, first + mean)
     tl.store(statistics_ptr + rows + row, rstd)
@@ -237,28 +261,44 @@ def layer_norm_long_backward_kernel(
     tl.store(dbias_rows_ptr + offs_p, dbias, mask=mask)
 
 
-@torch_op(lambda x, residual, *_: [x.new_empty(x.shape) for _ in range(1 if residual is None else 2)])
-def layer_norm_forward(
-    x: torch.Tensor, residual: torch.Tensor | None, weight: torch.Tensor, bias: torch.Tensor, eps: float
-) -> list[torch.Tensor]:
-    """[y] or, given a residual, [y, x + residual]. x, residual: (rows, cols)."""
-    rows, cols = x.shape
-    y = x.new_empty((rows, cols))
-    new_residual = None if residual is None else torch.empty_like(y)
-    tensors = x, residual, weight, bias, y, new_residual
-    strides = x.stride(0), 0 if residual is None else residual.stride(0)
+def _empty_results(x, residual, weight, bias, eps, return_statistics=False) -> list[torch.Tensor]:
     streams = 1 if residual is None else 2
+    rows = 2 if return_statistics else 0
+    return [
+        *(x.new_empty(x.shape) for _ in range(streams)),
+        *(x.new_empty(x.shape[0], dtype=torch.float32) for _ in range(rows)),
+    ]
+
+
+@torch_op(_empty_results)
+def layer_norm_forward(
+    x: torch.Tensor,
+    residual: torch.Tensor | None,
+    weight: torch.Tensor,
+    bias: torch.Tensor,
+    eps: float,
+    return_statistics: bool = False,
+) -> list[torch.Tensor]:
+    """[y] or, given a residual, [y, x + residual]; if asked for, mean and rstd after them, float32, (rows,).
+
+    x, residual: (rows, cols).
+    """
+    rows, cols = x.shape
+    results = _empty_results(x, residual, weight, bias, eps, return_statistics)
+    mean, rstd = results[-2:] if return_statistics else (None, None)
+    tensors = x, residual, weight, bias, results[0], None if residual is None else results[1], mean, rstd
+    strides = x.stride(0), 0 if residual is None else residual.stride(0)
     with torch.cuda.device_of(x):
         if launch.holds_row(x):
             grid, meta = launch.whole_rows(x)
             layer_norm_kernel[grid](*tensors, *strides, rows, cols, eps, **meta)
         else:
-            grid, meta = launch.long_rows(x, streams, vectors=2)
+            grid, meta = launch.long_rows(x, 1 if residual is None else 2, vectors=2)
             layer_norm_long_kernel[grid](*tensors, *strides, cols, eps, **meta)
-    return [y] if residual is None else [y, new_residual]
+    return results
 
 
-@torch_op(lambda dy, d_new_residual, x, weight, bias, eps: tuple(t.new_empty(t.shape) for t in (dy, weight, bias)))
+@torch_op(lambda dy, d_new_residual, x, weight, bias, *_: tuple(t.new_empty(t.shape) for t in (dy, weight, bias)))
 def layer_norm_backward(
     dy: torch.Tensor,
     d_new_residual: torch.Tensor | None,
@@ -266,20 +306,27 @@ def layer_norm_backward(
     weight: torch.Tensor,
     bias: torch.Tensor,
     eps: float,
+    mean: torch.Tensor | None = None,
+    rstd: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """dx, dweight, dbias. dy, d_new_residual: (rows, cols), contiguous, or None; x: the matrix that was normalised."""
+    """dx, dweight, dbias.
+
+    dy, d_new_residual: (rows, cols), contiguous, or None; x: the matrix that was normalised; mean, rstd: (rows,),
+    float32, as `layer_norm_forward` returns them, or None, and they are computed again.
+    """
     rows, cols = x.shape
     dx = torch.empty_like(dy)
     with torch.cuda.device_of(x):
         if cols <= launch.sizes().max_row:
             grid, meta = launch.resident_rows(x)
             dweight_rows, dbias_rows = torch.empty((2, grid[0], cols), dtype=torch.float32, device=x.device)
-            tensors = dy, d_new_residual, x, weight, dx, dweight_rows, dbias_rows
+            tensors = dy, d_new_residual, x, weight, mean, rstd, dx, dweight_rows, dbias_rows
             layer_norm_backward_kernel[grid](*tensors, x.stride(0), rows, cols, eps, **meta)
         else:
             statistics = torch.empty((4, rows), dtype=torch.float32, device=x.device)
             grid, meta = launch.long_sums(x)
-            layer_norm_long_statistics_kernel[grid](dy, x, weight, statistics, x.stride(0), rows, cols, eps, **meta)
+            tensors = dy, x, weight, mean, rstd, statistics
+            layer_norm_long_statistics_kernel[grid](*tensors, x.stride(0), rows, cols, eps, **meta)
 
             grid, meta = launch.column_blocks(x)
             dweight_rows, dbias_rows = torch.empty((2, grid[1], cols), dtype=torch.float32, device=x.device)
@@ -289,35 +336,43 @@ def layer_norm_backward(
 
 
 class LayerNorm(torch.autograd.Function):
-    """Both forms: y without a residual, (y, new_residual) with one. x, residual: (rows, cols)."""
+    """y, then new_residual if there is a residual, then mean and rstd if asked for. x, residual: (rows, cols)."""
 
     @staticmethod
-    def forward(ctx, x, residual, weight, bias, eps):
-        y, *new_residual = layer_norm_forward(x, residual, weight, bias, eps)
-        ctx.save_for_backward(*new_residual or [x], weight, bias)
-        ctx.eps = eps
-        return (y, *new_residual) if new_residual else y
+    def forward(ctx, x, residual, weight, bias, eps, return_statistics=False):
+        results = layer_norm_forward(x, residual, weight, bias, eps, return_statistics)
+        statistics = results[-2:] if return_statistics else ()
+        ctx.save_for_backward(x if residual is None else results[1], weight, bias, *statistics)
+        if return_statistics:
+            ctx.mark_non_differentiable(*statistics)
+        ctx.eps, ctx.fused = eps, residual is not None
+        return tuple(results) if len(results) > 1 else results[0]
 
     @staticmethod
     @once_differentiable
-    def backward(ctx, dy, d_new_residual=None):
-        normalised, *vectors = ctx.saved_tensors
-        fused = d_new_residual is not None
-        d_new_residual = d_new_residual.contiguous() if fused else None
-        dx, dweight, dbias = layer_norm_backward(dy.contiguous(), d_new_residual, normalised, *vectors, ctx.eps)
-        return dx, dx if fused else None, dweight, dbias, None
+    def backward(ctx, dy, *others):
+        normalised, weight, bias, *statistics = ctx.saved_tensors
+        d_new_residual = others[0].contiguous() if ctx.fused else None
+        arguments = dy.contiguous(), d_new_residual, normalised, weight, bias, ctx.eps, *statistics
+        dx, dweight, dbias = layer_norm_backward(*arguments)
+        return dx, dx if ctx.fused else None, dweight, dbias, None, None
 
 
-def layer_norm(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, eps: float = 1e-5) -> torch.Tensor:
+def layer_norm(
+    x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, eps: float = 1e-5, *, return_statistics: bool = False
+) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """LayerNorm over the last dimension: (x - mean(x)) / sqrt(var(x) + eps) * weight + bias; differentiable.
 
     Args:
         x: (..., cols); float32, float16 or bfloat16; unit stride along the row, one stride from row to row.
         weight, bias: (cols,); any of the three dtypes, contiguous.
         eps: added to the variance (that of the population, divided by cols), inside the root.
+        return_statistics: also return mean and rstd, and keep them for the backward pass, which else computes them
+            again.
 
     Returns:
-        Shape and dtype of x.
+        Shape and dtype of x; or (y, mean, rstd), mean and rstd in float32 with the shape of x without cols. As in
+        `torch.native_layer_norm` no gradient flows to them.
 
     Raises:
         TypeError: another dtype.
@@ -327,13 +382,23 @@ def layer_norm(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, eps: f
     checks.row_vectors(x, weight=weight, bias=bias)
     x_rows = checks.rows_of(x=x)
     if x.numel() == 0 or not uses_triton(x):
-        return reference.layer_norm(x, weight, bias, eps)
-    return checks.in_shape_of(x, apply(LayerNorm, x_rows, None, weight, bias, eps))
+        y = reference.layer_norm(x, weight, bias, eps)
+        return (y, *reference.layer_norm_statistics(x, eps)) if return_statistics else y
+    if not return_statistics:
+        return checks.in_shape_of(x, apply(LayerNorm, x_rows, None, weight, bias, eps))
+    y, mean, rstd = apply(LayerNorm, x_rows, None, weight, bias, eps, True)
+    return checks.in_shape_of(x, y), mean.view(x.shape[:-1]), rstd.view(x.shape[:-1])
 
 
 def add_layer_norm(
-    x: torch.Tensor, residual: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, eps: float = 1e-5
-) -> tuple[torch.Tensor, torch.Tensor]:
+    x: torch.Tensor,
+    residual: torch.Tensor,
+    weight: torch.Tensor,
+    bias: torch.Tensor,
+    eps: float = 1e-5,
+    *,
+    return_statistics: bool = False,
+) -> tuple[torch.Tensor, ...]:
     """Add x to the residual stream and normalise the sum; differentiable in x, residual, weight and bias.
 
     Args:
@@ -341,9 +406,11 @@ def add_layer_norm(
         residual: shape, dtype and device of x; its own strides. Not modified.
         weight, bias: (cols,); any of the three dtypes, contiguous.
         eps: added to the variance, inside the root.
+        return_statistics: as in `layer_norm`.
 
     Returns:
-        (y, new_residual): new_residual = x + residual, rounded to their dtype; y = layer_norm(new_residual, ...).
+        (y, new_residual): new_residual = x + residual, rounded to their dtype; y = layer_norm(new_residual, ...). Or
+        (y, new_residual, mean, rstd), the last two of new_residual, as `layer_norm` returns them.
 
     Raises:
         TypeError: another dtype, or x and residual of two.
@@ -354,6 +421,9 @@ def add_layer_norm(
     checks.row_vectors(x, weight=weight, bias=bias)
     x_rows, residual_rows = checks.rows_of(x=x), checks.rows_of(residual=residual)
     if x.numel() == 0 or not uses_triton(x):
-        return reference.add_layer_norm(x, residual, weight, bias, eps)
-    y, new_residual = apply(LayerNorm, x_rows, residual_rows, weight, bias, eps)
-    return checks.in_shape_of(x, y), checks.in_shape_of(x, new_residual)
+        y, new_residual = reference.add_layer_norm(x, residual, weight, bias, eps)
+        statistics = reference.layer_norm_statistics(new_residual, eps) if return_statistics else ()
+        return y, new_residual, *statistics
+    results = apply(LayerNorm, x_rows, residual_rows, weight, bias, eps, return_statistics)
+    streams = (checks.in_shape_of(x, rows) for rows in results[:2])
+    return *streams, *(statistic.view(x.shape[:-1]) for statistic in results[2:])

@@ -34,6 +34,14 @@ def layer_norm(x: Tensor, weight: Tensor, bias: Tensor, eps: float = 1e-5) -> Te
     return (centred * torch.rsqrt(variance + eps) * weight.double() + bias.double()).to(x.dtype)
 
 
+def layer_norm_statistics(x: Tensor, eps: float = 1e-5) -> tuple[Tensor, Tensor]:
+    """mean(x) and rstd = 1 / sqrt(var(x) + eps) over the last dimension, in float32; no gradient flows to them"""
+    x64 = x.detach().double()
+    mean = x64.mean(dim=-1, keepdim=True)
+    variance = (x64 - mean).square().mean(dim=-1)
+    return mean.squeeze(-1).float(), torch.rsqrt(variance + eps).float()
+
+
 def add_layer_norm(
     x: Tensor, residual: Tensor, weight: Tensor, bias: Tensor, eps: float = 1e-5
 ) -> tuple[Tensor, Tensor]:

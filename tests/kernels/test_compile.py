@@ -45,6 +45,10 @@ CASES = {
     "add_rms_norm": (ck.add_rms_norm, lambda: (floats(3, 10), floats(3, 10), floats(10))),
     "layer_norm": (ck.layer_norm, lambda: (floats(3, 10), floats(10), floats(10))),
     "add_layer_norm": (ck.add_layer_norm, lambda: (floats(3, 10), floats(3, 10), floats(10), floats(10))),
+    "layer_norm with statistics": (
+        lambda *args: ck.layer_norm(*args, return_statistics=True)[:2],
+        lambda: (floats(2, 3, 10), floats(10), floats(10)),
+    ),
     "softmax": (ck.softmax, lambda: (fixed(3, 10),)),
     "activation": (lambda x: ck.activation(x, "gelu"), lambda: (floats(3, 10),)),
     "act_and_mul": (lambda x: ck.act_and_mul(x, "relu"), lambda: (floats(3, 10),)),

@@ -1,5 +1,7 @@
 """RMSNorm and LayerNorm, alone and fused with the residual addition: values, gradients, adversarial rows, refusals."""
 
+import importlib
+
 import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
@@ -8,6 +10,8 @@ from kernel_testing import DTYPES, GRADIENT_TOLERANCE, TOLERANCE, assert_close, 
 
 import course_kernels
 from course_kernels import launch, reference
+
+layer_norm = importlib.import_module("course_kernels.layer_norm")  # the package has a function of this name
 
 NORMS = ["rms_norm", "add_rms_norm", "layer_norm", "add_layer_norm"]
 DEFAULT_EPS = {"rms_norm": 1e-6, "layer_norm": 1e-5}
@@ -290,6 +294,61 @@ def test_gradients_are_the_same_every_time(norm, cols, device, small_gpu):
     args = tuple(t.requires_grad_() for t in inputs(norm, randn((9, cols), torch.bfloat16, device)))
     first, second = (torch.autograd.grad(run(norm, args)[0].float().square().sum(), args) for _ in range(2))
     assert all(torch.equal(a, b) for a, b in zip(first, second))
+
+
+# ---- saved statistics ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shape", [(37, 9), (2, 3, 576), (2, 20000)], ids=str)
+def test_statistics_are_returned_and_read_by_the_backward_pass(norm, shape, dtype, device, small_gpu):
+    if "layer" not in norm:
+        pytest.skip("RMSNorm has no mean")
+    args = inputs(norm, randn(shape, dtype, device) + 3)
+    leaves = tuple(t.clone().requires_grad_() for t in args)
+    with course_kernels.use_backend("triton"):
+        y, *new_residual, mean, rstd = getattr(course_kernels, norm)(*leaves, return_statistics=True)
+    stream = normalised(norm, args).double()
+    assert mean.shape == rstd.shape == shape[:-1] and mean.dtype == rstd.dtype == torch.float32
+    assert not mean.requires_grad and not rstd.requires_grad
+    assert_close(mean, stream.mean(-1), 1e-6)
+    assert_close(rstd, torch.rsqrt(stream.var(-1, correction=0) + 1e-5), 1e-5)
+
+    again, _ = run(norm, plain := tuple(t.clone().requires_grad_() for t in args))
+    assert torch.equal(y, again)
+    arriving = randn(shape, dtype, device, seed=2)
+    gradients, wanted = (torch.autograd.grad(out, leaf, arriving) for out, leaf in ((y, leaves), (again, plain)))
+    for gradient, want in zip(gradients, wanted, strict=True):
+        assert_close(gradient, want, GRADIENT_TOLERANCE[dtype])
+
+
+@pytest.mark.parametrize("max_row", [8192, 64], ids=["held", "walked"])
+def test_the_backward_pass_believes_the_statistics(norm, max_row, device):
+    """Halved rstd and a shifted mean: a backward pass that computes them again does not see it."""
+    if norm != "layer_norm":
+        pytest.skip("RMSNorm has no mean")
+    x, weight, bias = inputs(norm, randn((3, 100), torch.float32, device))
+    dy = randn(x.shape, x.dtype, device, seed=2)
+    with launch.sizes_as(max_row=max_row):
+        _, mean, rstd = layer_norm.layer_norm_forward(x, None, weight, bias, 1e-5, True)
+        results = layer_norm.layer_norm_backward(dy, None, x, weight, bias, 1e-5, mean + 1, rstd / 2)
+    x_hat, g = (x - mean[:, None] - 1) * rstd[:, None] / 2, dy * weight
+    dx = rstd[:, None] / 2 * (g - g.mean(-1, keepdim=True) - x_hat * (g * x_hat).mean(-1, keepdim=True))
+    for result, want in zip(results, (dx, (dy * x_hat).sum(0), dy.sum(0)), strict=True):
+        assert_close(result, want, GRADIENT_TOLERANCE[x.dtype])
+
+
+def test_statistics_of_the_reference_and_of_nothing(norm, device):
+    if "layer" not in norm:
+        pytest.skip("RMSNorm has no mean")
+    for shape in ((2, 3, 6), (0, 6)):
+        args = inputs(norm, randn(shape, torch.float16, device))
+        with course_kernels.use_backend("torch"):
+            *_, mean, rstd = getattr(course_kernels, norm)(*args, return_statistics=True)
+        stream = normalised(norm, args).double()
+        _, want_mean, want_rstd = torch.native_layer_norm(stream, (6,), None, None, 1e-5)
+        assert mean.dtype == rstd.dtype == torch.float32 and mean.shape == rstd.shape == shape[:-1]
+        assert_close(mean, want_mean.view(mean.shape), 1e-6)
+        assert_close(rstd, want_rstd.view(mean.shape), 1e-6)
 
 
 few_examples = settings(
