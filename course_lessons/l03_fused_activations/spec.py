@@ -250,7 +250,6 @@ _SWIGLU = Exercise(
     entry="silu_and_mul",
     reference=reference.silu_and_mul,
     exact=widened(reference.silu_and_mul),
-    max_launches=1,
     cases=(
         Case("power-of-two width", _halves(4, 256), **_ONCE, again=True),
         Case("SmolLM2's width, 1536", _halves(3, 1536), **_ONCE),
@@ -312,7 +311,6 @@ _FAMILY = Exercise(
     entry="act_and_mul",
     reference=reference.act_and_mul,
     exact=widened(reference.act_and_mul),
-    max_launches=1,
     cases=(
         Case("silu", _halves(3, 200, "silu"), **_ONCE, again=True),
         Case("gelu, exact", _halves(3, 200, "gelu", scale=2.0), **_ONCE),

@@ -757,7 +757,6 @@ _GRADIENT = Exercise(
     entry="query_gradient",
     reference=own.query_gradient,
     exact=widened(own.query_gradient),
-    max_launches=1,
     cases=(
         Case("one tile", _backward(16, 16, 16), **_ONCE),
         Case("37 queries and 37 keys of 64, as in SmolLM2", _backward(37, 37, 64), **_ONCE, again=True),

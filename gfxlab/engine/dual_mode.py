@@ -147,7 +147,14 @@ def _run(self, *args, grid, warmup, **kwargs):
         hook(*args, **kwargs)
     if _cpu_launcher:
         return _cpu_launcher(bind(self, args, kwargs, grid))
-    return _interpreted(self.fn).run(*args, grid=grid, warmup=False, **kwargs)
+    return _interpreted(self.fn).run(*args, grid=_as_tuple(grid), warmup=False, **kwargs)
+
+
+def _as_tuple(grid):
+    """The stock interpreter adds to a grid as to a tuple; the launcher of a GPU takes a list as well."""
+    if callable(grid):
+        return lambda args: _as_tuple(grid(args))
+    return tuple(grid) if isinstance(grid, list) else grid
 
 
 def _belongs_on_cpu(args: tuple, kwargs: dict) -> bool:
