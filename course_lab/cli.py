@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
@@ -120,12 +121,13 @@ def check(
 def _failed(answer: Answer) -> bool:
     """Grade one answer and print what was found; whether it is wrong."""
     from course_lab.check import grade
-    from course_lab.check.attempts import keep
+    from course_lab.check.attempts import keep, since_last
 
     if answer.unsaved:
         print(answer.unsaved)
         return True
     report = grade(answer.exercise.number, answer.code, card=answer.named)
+    report = replace(report, change=since_last(answer.exercise, report))
     keep(answer.exercise, answer.code, report)
     print(report if report.status == "failed" or answer.named else report.headline)
     if report.status == "not-attempted" and answer.named:

@@ -41,18 +41,16 @@ class Measured:
     picture: dict[str, str] | None = None
     problem: str = ""
 
-    @property
-    def score(self) -> float:
-        """The least possible bytes as a part of those moved: 1.0 is best."""
-        return min(1.0, self.least / self.moved) if self.moved else 1.0
-
-    @property
-    def bytes_line(self) -> str:
-        """The ledger's score in one line."""
+    def bytes_line(self, other: Measured | None) -> str:
+        """The bytes and their score: the solution's as a part of those moved. Without one, the least possible's."""
         if self.blind:
             return f"Bytes were not counted. {self.blind}"
-        least = "the least possible" if self.moved <= self.least else f"the least possible is {self.least:,}"
-        return f"{self.moved:,} bytes moved, {least}: a score of {self.score:.0%}."
+        usable = other if other and not (other.problem or other.blind) else None
+        known = usable.moved if usable else self.least
+        who = "the reference solution moves" if usable else "the least possible is"
+        score = f"a score of {min(1.0, known / self.moved) if self.moved else 1.0:.0%}"
+        least = f", the least possible: {score}." if self.moved <= self.least else f", {who} {known:,}: {score}."
+        return f"{self.moved:,} bytes moved{least}"
 
 
 def look(job: Job, picture: str, runs: list[CaseRun], solution: str | None, arch: str) -> Card:
@@ -125,7 +123,7 @@ def _card(mine: Measured, other: Measured | None, case: str, arch: str) -> Card:
     if mine.problem:
         return Card(mine.problem, style.card("Instruments", f"<p>{escape(mine.problem)}</p>"))
     title = f"How well? On the case “{case}”, for {cards_of(arch) or arch}"
-    lines = [mine.bytes_line, *mine.waste[:_MOST_WASTE]]
+    lines = [mine.bytes_line(other), *mine.waste[:_MOST_WASTE]]
     worse: list[str] = []
     if other and not other.problem:
         worse = remarks(mine, other)

@@ -11,6 +11,7 @@ import contextlib
 import io
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 
 from IPython.core.error import UsageError
 from IPython.core.interactiveshell import InteractiveShell
@@ -20,7 +21,7 @@ import gfxlab
 from course_lab.authoring import lessons, source
 from course_lab.authoring.exercise import Exercise
 from course_lab.check import above, answer, grading
-from course_lab.check.attempts import keep
+from course_lab.check.attempts import keep, since_last
 from course_lab.check.report import ExerciseFailed
 from course_lab.journal import history, record
 from course_lab.waiting import Waiting
@@ -74,6 +75,8 @@ def check_cell(shell: InteractiveShell, line: str, cell: str) -> None:
             report = grading.grade(exercise.number, code, card=not strict, tell=tell)
     except KeyboardInterrupt:
         raise Stopped from None
+    if not strict:
+        report = replace(report, change=since_last(exercise, report))
     display(report)
     if not strict:
         keep(exercise, cell, report)

@@ -63,6 +63,7 @@ class Report:
     diagnosis: (code, sentence) of the likely mistake, None when there is none.  excerpt: the learner's line that broke.
     printed: what the answer printed.  note: a quiet line on what the simulator says.
     remark: what a right answer wastes, in a sentence.
+    change: what is otherwise than at the learner's last try, in a sentence.
     card: how well a right answer does it, when asked for.
     """
 
@@ -75,6 +76,7 @@ class Report:
     printed: str = ""
     note: str = ""
     remark: str = ""
+    change: str = ""
     card: Card | None = field(default=None, compare=False)
 
     @property
@@ -111,7 +113,7 @@ class Report:
             lines += ["", f"Likely mistake: {self.diagnosis.code}", f"  {self.diagnosis.sentence}"]
         if self.printed:
             lines += ["", "Your code printed:", *("  " + line for line in self.printed.splitlines())]
-        for line in filter(None, (self.remark, self.note)):
+        for line in filter(None, (self.change, self.remark, self.note)):
             lines += ["", line]
         if self.next_step:
             lines += ["", self.next_step]
@@ -153,7 +155,7 @@ def _html(report: Report) -> str:
         parts += _html_passed([case for case in report.cases if case.passed])
     if report.printed:
         parts += [_div("Your code printed:", f"margin-top:6px;{_QUIET}"), _pre(report.printed.splitlines())]
-    for line in filter(None, (report.remark, report.note)):
+    for line in filter(None, (report.change, report.remark, report.note)):
         parts.append(_div(escape(line), f"margin-top:6px;{_QUIET}"))
     if report.next_step:
         parts.append(_div(escape(report.next_step), f"margin-top:6px;{_QUIET}"))

@@ -48,6 +48,23 @@ def measured_codes(monkeypatch):
     return codes
 
 
+TWO_LAUNCHES = """\
+@triton.jit
+def add_kernel(x_ptr, y_ptr, z_ptr, n, BLOCK: tl.constexpr):
+    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + offs, mask=offs < n, other=0.0)
+    tl.store(z_ptr + offs, x + tl.load(y_ptr + offs, mask=offs < n, other=0.0), mask=offs < n)
+
+
+def double(x):
+    half, y = torch.empty_like(x), torch.empty_like(x)
+    zeros = torch.zeros_like(x)
+    add_kernel[(triton.cdiv(x.numel(), 128),)](x, zeros, half, x.numel(), BLOCK=128)
+    add_kernel[(triton.cdiv(x.numel(), 128),)](half, x, y, x.numel(), BLOCK=128)
+    return y
+"""
+
+
 # ---- the figures -----------------------------------------------------------------------------------------------------
 
 
@@ -75,30 +92,22 @@ def test_a_wrong_answer_is_not_measured(measured_codes):
 
 
 def test_what_one_kernel_leaves_for_the_next_is_not_needed():
-    two = """\
-@triton.jit
-def add_kernel(x_ptr, y_ptr, z_ptr, n, BLOCK: tl.constexpr):
-    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    x = tl.load(x_ptr + offs, mask=offs < n, other=0.0)
-    tl.store(z_ptr + offs, x + tl.load(y_ptr + offs, mask=offs < n, other=0.0), mask=offs < n)
-
-
-def double(x):
-    half, y = torch.empty_like(x), torch.empty_like(x)
-    zeros = torch.zeros_like(x)
-    add_kernel[(triton.cdiv(x.numel(), 128),)](x, zeros, half, x.numel(), BLOCK=128)
-    add_kernel[(triton.cdiv(x.numel(), 128),)](half, x, y, x.numel(), BLOCK=128)
-    return y
-"""
-    shown = card(DOUBLE, two, DOUBLE_SOLUTION)
+    shown = card(DOUBLE, TWO_LAUNCHES, DOUBLE_SOLUTION)
     lines = shown.text.splitlines()
-    assert lines[1] == "  24,576 bytes moved, the least possible is 8,192: a score of 33%."
+    assert lines[1] == "  24,576 bytes moved, the reference solution moves 8,192: a score of 33%."
     assert lines[2:5] == [
         "  The reference solution does better (2):",
         "  ! 2 kernels launched where one would do.",
         "  ! 24,576 bytes moved where 8,192 would do.",
     ]
     assert "2 kernels launched where one would do." in shown.html
+
+
+def test_the_score_is_against_the_solution_and_without_one_against_the_least():
+    moved = "  24,576 bytes moved, the"
+    assert card(DOUBLE, TWO_LAUNCHES).text.splitlines()[1] == f"{moved} least possible is 8,192: a score of 33%."
+    shown = card(DOUBLE, TWO_LAUNCHES, TWO_LAUNCHES).text.splitlines()[1]
+    assert shown == f"{moved} reference solution moves 24,576: a score of 100%."
 
 
 def test_an_argument_that_is_written_counts_both_ways():
@@ -262,7 +271,7 @@ def test_a_triton_without_its_amd_part_says_so(monkeypatch, error):
 
 def test_an_unwatched_launch_says_that_bytes_were_not_counted():
     blind = instruments.Measured(launches=1, blind="Triton 9 hides loads.")
-    assert blind.bytes_line == "Bytes were not counted. Triton 9 hides loads."
+    assert blind.bytes_line(None) == "Bytes were not counted. Triton 9 hides loads."
     assert instruments.remarks(blind, instruments.Measured(launches=1, moved=8)) == []
 
 

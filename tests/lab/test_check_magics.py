@@ -61,6 +61,15 @@ def test_a_wrong_answer_is_explained_and_stays_out_of_the_notebook(notebook):
     assert notebook.error is None and "double" not in notebook.shell.user_ns
 
 
+def test_what_changed_since_the_last_try_is_said(notebook):
+    assert "Since your last try" not in notebook.check(wrong(3))
+    assert "Since your last try" not in notebook.check(wrong(5))
+    names = [case.name for case in DOUBLE.cases]
+    assert f"Since your last try: “{names[0]}”" in notebook.check(DOUBLE_SOLUTION)
+    assert "now; " not in notebook.check(DOUBLE_SOLUTION)
+    assert f"Since your last try: “{names[0]}”" in (again := notebook.check(wrong(3))) and "fail now." in again
+
+
 def test_an_untouched_stub_neither_raises_nor_counts(notebook):
     assert "not attempted yet" in notebook.check(DOUBLE_STUB)
     assert notebook.error is None and list(events()) == []
