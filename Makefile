@@ -48,6 +48,7 @@ test-simulator: setup  ## every kernel on every simulated GPU: errors, speed; mi
 
 test-browser: setup  ## the course in a browser; needs Debian's chromium, screenshots in build/screenshots
 	$(BIN)/python -m pip install --quiet playwright
+	npm install --silent --no-fund --no-audit --prefix build/axe axe-core || true
 	$(PYTEST) -m browser tests/browser
 
 test-gpu: setup  ## the kernels' tests, slow ones too, on this machine's GPU

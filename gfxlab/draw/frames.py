@@ -11,7 +11,13 @@ from gfxlab import style
 from gfxlab.draw.svg import Picture
 
 MOST_FRAMES = 120  # in one strip: more would make a notebook of megabytes
+# Arrow buttons where the browser can draw them without a script (CSS Overflow 5); everywhere the arrow keys scroll.
 STRIP_CSS = (
+    ".course-strip::scroll-button(*){font:inherit;min-width:2.2em;margin:0 4px 4px 0;cursor:pointer;color:var(--c-fg);"
+    "background:var(--c-soft);border:1px solid var(--c-line);border-radius:4px}"
+    ".course-strip::scroll-button(*):disabled{opacity:.5;cursor:default}"
+    ".course-strip::scroll-button(left){content:'\\25C2' / 'previous step'}"
+    ".course-strip::scroll-button(right){content:'\\25B8' / 'next step'}"
     ".course-strip{display:flex;overflow-x:auto;scroll-snap-type:x mandatory}"
     ".course-strip>.frame{flex:0 0 100%;min-width:0;overflow:hidden;"
     "scroll-snap-align:start;padding-right:12px;box-sizing:border-box}"
@@ -84,8 +90,11 @@ def strip(bodies: Iterable[str], label: str) -> str:
     bodies = list(bodies)
     frames = "".join(f'<div class="frame">{body}</div>' for body in bodies)
     label = escape(f"{label}, scroll sideways", quote=True)
-    hint = '<p class="q">Scroll sideways for the next step.</p>' if len(bodies) > 1 else ""
-    return f'<div class="course-strip" tabindex="0" role="region" aria-label="{label}">{frames}</div>{hint}'
+    hint = "Scroll sideways, or click into it and press an arrow key, for the next step."
+    # JupyterLab would take the arrow keys for its own, but for an element with this attribute
+    keys = 'tabindex="0" data-lm-suppress-shortcuts="true"'
+    body = f'<div class="course-strip" {keys} role="region" aria-label="{label}">{frames}</div>'
+    return body + (f'<p class="q">{hint}</p>' if len(bodies) > 1 else "")
 
 
 def slider(count: int, page: Callable[[int], str], whole: Shown) -> Any:

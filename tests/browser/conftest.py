@@ -11,6 +11,7 @@ import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
+import nbformat
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -82,6 +83,28 @@ def browser() -> Iterator:
         started.close()
 
 
+@pytest.fixture(scope="session")
+def axe() -> str:
+    """The source of axe-core, which `make test-browser` takes from npm."""
+    source = ROOT / "build" / "axe" / "node_modules" / "axe-core" / "axe.min.js"
+    if not source.exists():
+        pytest.skip("no axe-core: npm install --prefix build/axe axe-core")
+    return source.read_text()
+
+
+@pytest.fixture(scope="session")
+def frames_notebook(work, server) -> str:
+    """A notebook of one cell that shows a carousel."""
+    code = "from gfxlab import draw\nfrom gfxlab.draw import Frames\n"
+    code += (
+        "Frames('Steps', tuple(draw.program_map((98,), [draw.Piece('0', 0, 20 * i)], f'step {i}') for i in (1, 2, 3)))"
+    )
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(code)])
+    notebook.metadata.kernelspec = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    nbformat.write(notebook, work / "carousel.ipynb")
+    return "work/carousel.ipynb"
+
+
 class Lab:
     """One notebook in one page. Cells are named by their position or by their first line."""
 
@@ -129,6 +152,22 @@ class Lab:
     def count(self, kind: str) -> int:
         """How many outputs there are of a kind: "stderr", "error"."""
         return self.page.locator(f'.jp-OutputArea-output[data-mime-type="application/vnd.jupyter.{kind}"]').count()
+
+    def dark(self) -> None:
+        self.menu("Settings", "Theme", "JupyterLab Dark")
+        self.page.wait_for_selector("body[data-jp-theme-light=false]", state="attached")
+        self.page.wait_for_timeout(1500)
+
+    def violations(self, axe: str, where: list[str]) -> list[str]:
+        """What axe-core has against WCAG 2.2 AA in parts of the page, a line each."""
+        self.page.evaluate(axe)
+        what = {"type": "tag", "values": ["wcag2a", "wcag2aa", "wcag21aa", "wcag22aa"]}
+        found = self.page.evaluate("([where, only]) => axe.run({include: where}, {runOnly: only})", [where, what])
+        return [
+            f"{rule['id']}: {node['html'][:160]} {node['failureSummary'].splitlines()[-1].strip()}"
+            for rule in found["violations"]
+            for node in rule["nodes"]
+        ]
 
     def shot(self, name: str) -> None:
         SHOTS.mkdir(parents=True, exist_ok=True)

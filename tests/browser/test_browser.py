@@ -9,6 +9,7 @@ import pytest
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(900)]
 
 LESSON, EXERCISES = "work/notebooks/00_start_here.ipynb", "work/exercises/00_start_here.ipynb"
+OURS = [".jp-RenderedHTMLCommon", ".jp-RenderedSVG"]  # the rest of the page is JupyterLab's
 WIDER = """
 () => [...document.querySelectorAll('.jp-Notebook .jp-Cell .jp-RenderedHTMLCommon *, .jp-Notebook .jp-RenderedSVG *')]
     .filter(e => e.getBoundingClientRect().right > e.closest('.jp-Cell').getBoundingClientRect().right + 1)
@@ -73,8 +74,47 @@ def test_an_exercise_from_the_first_try_to_the_next_visit(lab, work):
 
 def test_the_dark_theme_shows_the_same(lab):
     lesson = lab(LESSON)
-    lesson.menu("Settings", "Theme", "JupyterLab Dark")
-    lesson.page.wait_for_selector("body[data-jp-theme-light=false]", state="attached")
-    lesson.page.wait_for_timeout(1500)
+    lesson.dark()
     lesson.shot("dark")
     assert lesson.complaints == []
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("name", [LESSON, EXERCISES, "work/notebooks/01_vector_add.ipynb"])
+def test_text_and_pictures_are_accessible(lab, axe, name, dark):
+    lesson = lab(name)
+    if dark:
+        lesson.dark()
+    found = lesson.violations(axe, OURS)
+    assert found == [], "\n".join(found)
+
+
+def test_after_a_restart_the_notebook_runs_and_the_solution_opens_after_three_tries(lab):
+    exercises = lab(EXERCISES)
+    exercises.menu("Kernel", "Restart Kernel and Clear Outputs")
+    exercises.page.locator(".jp-Dialog button.jp-mod-accept").click()
+    exercises.idle()
+    for factor in (3, 4, 5):
+        exercises.write("%%exercise 0.2", f"%%exercise 0.2\nfactor = {factor}")
+        assert "not right yet" in exercises.run("%%exercise 0.2")
+    exercises.write("import course_lab", "%solution")
+    assert "%%exercise 0.2" in exercises.run("%solution")
+    assert exercises.complaints == []
+
+
+def test_a_carousel_moves_by_arrow_and_by_key(lab, frames_notebook):
+    carousel = lab(frames_notebook)
+    carousel.run("from gfxlab import draw")
+    strip = carousel.page.locator(".course-strip")
+    at = lambda: strip.evaluate("e => Math.round(e.scrollLeft / e.firstChild.getBoundingClientRect().width)")  # noqa: E731
+    assert at() == 0
+    strip.focus()
+    for step, key in enumerate(["ArrowRight", "ArrowRight", "ArrowLeft"]):
+        carousel.page.keyboard.press(key)
+        carousel.page.wait_for_timeout(1200)
+        assert at() == [1, 2, 1][step], key
+    carousel.shot("carousel")
+    box = strip.bounding_box()
+    carousel.page.mouse.click(box["x"] + 60, box["y"] - 12)  # the button that the browser draws above it
+    carousel.page.wait_for_timeout(1200)
+    assert at() == 2 and carousel.complaints == []

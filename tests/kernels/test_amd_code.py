@@ -1,12 +1,13 @@
 """Every kernel, compiled for five AMD architectures as the launcher would: no spill, wide loads on aligned rows."""
 
 import importlib
+import itertools
 import re
 
 import pytest
 import torch
 from amd_table import MATRIX, fact
-from kernel_testing import DTYPES, short
+from kernel_testing import AMD_COMPUTE_UNITS, DTYPES, short
 
 from course_kernels import launch
 from gfxlab.engine import dual_mode
@@ -29,6 +30,22 @@ softmax, activations, dropout, quant = (
 NARROW = re.compile(r"(?:global|buffer)_(?:load|store)_(?:dwordx2|b64|dwordx3|b96)\b")
 SINGLE = re.compile(r"(?:global|buffer)_(?:load|store)_(?:dword|b32|ushort|u16|short|b16|d16\w*)\b")
 WIDE = re.compile(r"(?:global|buffer)_load_(?:dwordx4|b128)")
+
+
+def dealt_out(names: tuple[str, ...], cases: list[tuple], *, one_in: int) -> pytest.MarkDecorator:
+    """Every case on every architecture: one in so many in `make test`, others on each, the rest in `make test-full`."""
+    params = [
+        pytest.param(
+            arch, *case, id="-".join([arch, *map(_word, case)]), marks=[pytest.mark.slow] * (turn % one_in > 0)
+        )
+        for place, arch in enumerate(AMD_COMPUTE_UNITS)
+        for turn, case in enumerate(cases, start=place)
+    ]
+    return pytest.mark.parametrize(("recorded", *names), params, indirect=["recorded"])
+
+
+def _word(value) -> str:
+    return short(value) if isinstance(value, torch.dtype) else str(value)
 
 
 def launch_all(rows: int, cols: int, dtype: torch.dtype, *, fused: bool) -> None:
@@ -158,14 +175,16 @@ def check_heads(recorded, *, wide=True, stores=True):
             assert not (stores and NARROW_STORE.search(code)), f"{name}: {NARROW_STORE.findall(code)}"
 
 
-@pytest.mark.parametrize("style", ["neox", "gptj"])
-@pytest.mark.parametrize("sizes", [(9, 3, 64), (32, 8, 128)], ids=["SmolLM2", "Llama 3"])
+SMOLLM2, LLAMA3 = (9, 3, 64), (32, 8, 128)
+
+
+@dealt_out(("sizes", "style"), [(SMOLLM2, "neox"), (SMOLLM2, "gptj"), (LLAMA3, "gptj"), (LLAMA3, "neox")], one_in=2)
 def test_heads_of_a_prompt(recorded, sizes, style):
     launch_heads(4096, *sizes, torch.bfloat16, style)
     check_heads(recorded)
 
 
-@pytest.mark.parametrize("style", ["neox", "gptj"])
+@dealt_out(("style",), [("neox",), ("gptj",)], one_in=2)
 def test_rope_of_a_part_of_a_head_at_positions_that_are_counted(recorded, style):
     """What the launches above leave out: sequences one after another, offsets, elements that stay, the way back."""
     x, cos = torch.empty(4096, 32, 128, dtype=torch.bfloat16), torch.empty(4096, 32)
@@ -200,8 +219,9 @@ def launch_cache(tokens: int, q_heads: int, kv_heads: int, head_dim: int, dtype,
         forward(q, k, k, q, None, *caches, None, positions, cos, cos, None, None, layout, style)
 
 
-@pytest.mark.parametrize("layout", ["flash", "packed"])
-@pytest.mark.parametrize("sizes", [(9, 3, 64), (32, 8, 128)], ids=["SmolLM2", "Llama 3"])
+@dealt_out(
+    ("sizes", "layout"), [(SMOLLM2, "flash"), (SMOLLM2, "packed"), (LLAMA3, "packed"), (LLAMA3, "flash")], one_in=2
+)
 def test_cache_of_a_prompt(recorded, sizes, layout):
     """In the packed layout neighbours of a value lie apart, so they are stored one by one."""
     launch_cache(4096, *sizes, torch.bfloat16, torch.bfloat16, layout, "neox")
@@ -215,7 +235,7 @@ def test_cache_of_fp8(recorded, layout):
     check_heads(recorded, stores=False)
 
 
-@pytest.mark.parametrize("style", ["neox", "gptj"])
+@dealt_out(("style",), [("gptj",), ("neox",)], one_in=2)
 def test_angles_computed_in_the_kernel(recorded, style):
     x = torch.empty(2, 4096, 32, 128, dtype=torch.bfloat16)
     for inv_freq in (torch.empty(64), torch.empty(64, dtype=torch.float64)):
@@ -305,9 +325,11 @@ def launch_attention(head_dim: int, dtype: torch.dtype, *, causal: bool, backwar
         attention.flash_attention_forward(q, k, k, causal, 0.1)
 
 
-@pytest.mark.parametrize("backward", [False, True], ids=["forward", "backward"])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=short)
-@pytest.mark.parametrize("head_dim", [64, 128, 256])
+@dealt_out(
+    ("head_dim", "dtype", "backward"),
+    list(itertools.product((64, 128, 256), (torch.float32, torch.bfloat16), (False, True))),
+    one_in=3,
+)
 def test_attention(recorded, head_dim, dtype, backward):
     """Every head fits: where registers would not hold a whole one, it is cut."""
     launch_attention(head_dim, dtype, causal=True, backward=backward)
