@@ -114,6 +114,7 @@ class Lab:
         page.on("console", lambda message: self.complaints.append(message.text) if message.type == "error" else None)
         page.goto(f"{server}/tree/{name}?token={TOKEN}&reset")
         page.wait_for_selector(".jp-Notebook .jp-Cell")
+        page.wait_for_load_state("networkidle")  # keys that are pressed before the page has its commands are lost
         self.idle()
 
     def idle(self) -> None:

@@ -27,6 +27,7 @@ def test_a_lesson_opens_with_its_pictures_and_runs_to_its_end(lab, width):
     lesson.menu("Run", "Run All Cells")
     lesson.idle()
     lesson.shot(f"lesson-{width}")
+    assert page.locator(".Toastify__toast").count() == 0  # nobody asks a learner about news
     assert lesson.count("error") == 0 and lesson.count("stderr") == 0
     assert page.evaluate(WIDER) == [] and lesson.complaints == []
 
@@ -115,6 +116,6 @@ def test_a_carousel_moves_by_arrow_and_by_key(lab, frames_notebook):
         assert at() == [1, 2, 1][step], key
     carousel.shot("carousel")
     box = strip.bounding_box()
-    carousel.page.mouse.click(box["x"] + 60, box["y"] - 12)  # the button that the browser draws above it
+    carousel.page.mouse.click(box["x"] + 46, box["y"] + box["height"] + 14)  # the button that the browser draws below it
     carousel.page.wait_for_timeout(1200)
     assert at() == 2 and carousel.complaints == []
