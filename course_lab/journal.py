@@ -158,7 +158,10 @@ class Progress:
     lessons: tuple[LessonProgress, ...]
 
     def _table(self) -> Table:
-        return Table([_row(lesson) for lesson in self.lessons], ("lesson", "solved", "tried", "exercises"))
+        rows = [_row(lesson) for lesson in self.lessons]
+        links = {name: f"../notebooks/{name}.ipynb" for name, *_ in rows}  # from any notebook of the course
+        links |= {marks: f"../exercises/{name}.ipynb" for name, *_, marks in rows}
+        return Table(rows, ("lesson", "solved", "tried", "exercises"), links=links)
 
     def __str__(self) -> str:
         return f"{self._table().text()}\n\n{self._legend()}"

@@ -8,8 +8,8 @@ table.markdown()      # | tensor | bytes | ...
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from html import escape
 
 
@@ -19,7 +19,7 @@ class Table:
 
     head: the names of the columns; empty where they need none. numbers: so many of the last columns align right.
     marked: the rows that stand out, by their place from 0: behind `mark` in text, shaded in HTML; None for a table
-    in which no row can stand out.
+    in which no row can stand out. links: where the text of a cell leads, in HTML.
 
     Raises:
         ValueError: a row is longer or shorter than the others.
@@ -30,6 +30,7 @@ class Table:
     numbers: int = 0
     marked: Iterable[int] | None = None
     mark: str = "*"
+    links: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for row in self.rows:
@@ -49,10 +50,10 @@ class Table:
 
     def html(self) -> str:
         """A `<table>` without a style of its own; the first cell of each row is its heading."""
-        head = [_html_row(self.head, ["th"] * self.columns, self.numbers)] if self.head else []
+        head = [self._html_row(self.head, ["th"] * self.columns)] if self.head else []
         tags = ["th", *["td"] * (self.columns - 1)]
         marked = set(self.marked or ())
-        body = [_html_row(row, tags, self.numbers, i in marked) for i, row in enumerate(self.rows)]
+        body = [self._html_row(row, tags, i in marked) for i, row in enumerate(self.rows)]
         return f"<table>{''.join([*head, *body])}</table>"
 
     def markdown(self) -> str:
@@ -78,17 +79,19 @@ class Table:
         words = len(line) - self.numbers
         return (cell.ljust(w) if i < words else cell.rjust(w) for i, (cell, w) in enumerate(zip(line, widths)))
 
+    def _html_row(self, row: Sequence[str], tags: Sequence[str], marked: bool = False) -> str:
+        places = range(self.columns)
+        cells = (self._html_cell(tags[i], row[i], i >= self.columns - self.numbers) for i in places)
+        kind = ' class="on"' if marked else ""
+        return f"<tr{kind}>{''.join(cells)}</tr>"
 
-def _html_row(row: Sequence[str], tags: Sequence[str], numbers: int, marked: bool = False) -> str:
-    cells = (_html_cell(tag, text, i >= len(row) - numbers) for i, (tag, text) in enumerate(zip(tags, row)))
-    kind = ' class="on"' if marked else ""
-    return f"<tr{kind}>{''.join(cells)}</tr>"
-
-
-def _html_cell(tag: str, text: str, number: bool) -> str:
-    inner = text.lstrip(" ")
-    kind = ' class="n"' if number else ""
-    return f"<{tag}{kind}>{'&#160;' * (len(text) - len(inner))}{escape(inner)}</{tag}>"
+    def _html_cell(self, tag: str, text: str, number: bool) -> str:
+        inner = text.lstrip(" ")
+        kind = ' class="n"' if number else ""
+        shown = escape(inner)
+        if text in self.links:
+            shown = f'<a href="{escape(self.links[text], quote=True)}">{shown}</a>'
+        return f"<{tag}{kind}>{'&#160;' * (len(text) - len(inner))}{shown}</{tag}>"
 
 
 def _markdown_cell(text: str) -> str:

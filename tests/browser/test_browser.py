@@ -116,6 +116,8 @@ def test_a_carousel_moves_by_arrow_and_by_key(lab, frames_notebook):
         assert at() == [1, 2, 1][step], key
     carousel.shot("carousel")
     box = strip.bounding_box()
-    carousel.page.mouse.click(box["x"] + 46, box["y"] + box["height"] + 14)  # the button that the browser draws below it
+    carousel.page.mouse.click(
+        box["x"] + 46, box["y"] + box["height"] + 14
+    )  # the button that the browser draws below it
     carousel.page.wait_for_timeout(1200)
     assert at() == 2 and carousel.complaints == []

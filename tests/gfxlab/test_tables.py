@@ -30,6 +30,12 @@ def test_html_escapes_and_shades_marked_rows():
     )
 
 
+def test_a_cell_leads_where_it_is_told_to_in_html_alone():
+    table = Table([("a & b", "1")], links={"a & b": 'x.html?a=1&b="2"'})
+    assert '<th><a href="x.html?a=1&amp;b=&quot;2&quot;">a &amp; b</a></th>' in table.html()
+    assert table.text() == "a & b  1" and "x.html" not in table.markdown()
+
+
 def test_markdown_keeps_a_bar_inside_its_cell():
     assert TABLE.markdown().splitlines() == [
         "| tensor | bytes |",

@@ -90,7 +90,9 @@ def test_the_table_shows_each_lesson(course_home, monkeypatch):
     assert (table.lessons[0].solved, table.lessons[0].tried) == (1, 2)
     assert "91_small  1/2     2/2    ✓ 91.1*  … 91.3" in str(table)
     assert "short path: 1 of 1 solved" in str(table)
-    assert "<td>1/2</td>" in table._repr_html_()
+    html = table._repr_html_()
+    assert "<td>1/2</td>" in html
+    assert 'href="../notebooks/91_small.ipynb"' in html and 'href="../exercises/91_small.ipynb"' in html
 
 
 def test_odd_lines_stop_nothing(course_home):
