@@ -10,8 +10,8 @@ import pytest
 
 from gfxlab import style
 
-# What linear RGB becomes for somebody who lacks one kind of cone: Machado, Oliveira and Fernandes, "A Physiologically-based
-# Model for Simulation of Color Vision Deficiency" (2009), table 1, severity 1.0.
+# What linear RGB becomes for somebody who lacks one kind of cone: Machado, Oliveira and Fernandes, "A
+# Physiologically-based Model for Simulation of Color Vision Deficiency" (2009), table 1, severity 1.0.
 SEEN = {
     "everybody": np.eye(3),
     "protanopia": [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]],
