@@ -36,11 +36,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from course_lab.model import diagram
 from course_lab.model.calls import Call
 from course_lab.model.costs import CostTable
 from course_lab.model.operations import OPERATIONS, PAGED_OPERATIONS, check_names
 from course_lab.model.tokenizer import Tokenizer
 from course_lab.waiting import progress_bar
+from gfxlab.draw.svg import Picture
 
 FRANCE = "What is the capital of France?"
 
@@ -156,6 +158,10 @@ class SmolLM2:
             f"hidden size {c.hidden_size}, {c.num_q_heads} query heads on {c.num_kv_heads} key/value heads of "
             f"{c.head_dim}, {c.vocab_size} tokens"
         )
+
+    def diagram(self) -> Picture:
+        """A picture of one forward pass: the residual stream, and what each layer reads from it and adds."""
+        return diagram.draw(self.config)
 
     @property
     def dtype(self) -> torch.dtype:

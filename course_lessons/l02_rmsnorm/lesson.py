@@ -35,12 +35,11 @@ llm = model.load(device="cpu")  # on the CPU, so that every launch below can be 
 # A layer of SmolLM2 has two halves, attention and MLP. Between them runs the [residual
 # stream](01_vector_add.ipynb#Glossary): a vector of 576 numbers for each token. Each half reads a *normalised* copy of
 # the stream, computes something, and adds it to the stream.
-#
-# ```
-# embedding ──┬───────────────────── (+) ──┬─────────────── (+) ── ... 30 layers ... ──── norm ── logits
-#             └── norm ── attention ──┘    └── norm ── MLP ──┘
-# ```
-#
+
+# %%
+llm.diagram()
+
+# %% [markdown]
 # How many norms does one forward pass run? The model counts them:
 
 # %%

