@@ -1,6 +1,6 @@
 """What a Triton kernel does on AMD GPUs, found out on any machine.
 
-    from gfxlab import amd_report, compare, enable, guard, regressions, simulate, step, trace, using
+    from gfxlab import amd_report, compare, enable, guard, pretend, regressions, simulate, step, trace, using
     from gfxlab import draw, engines, hardware
 
 Importing it changes nothing and loads neither torch nor triton: a name is imported when it is first asked for. In a
@@ -15,6 +15,7 @@ _HOMES = {
     "compare": "gfxlab.code",
     "enable": "gfxlab.engine.dual_mode",
     "guard": "gfxlab.engine.hooks",
+    "pretend": "gfxlab.pretended",
     "regressions": "gfxlab.code",
     "simulate": "gfxlab.simulator",
     "step": "gfxlab.simulator",

@@ -51,11 +51,12 @@ def is_for_the_user(error: Exception) -> bool:
     try:
         from gfxlab.code import AmdError
         from gfxlab.engine.hooks import OutOfBoundsError
+        from gfxlab.pretended import CannotPretend
         from gfxlab.simulator import SimulationError
         from gfxlab.simulator.show.script import ScriptError
     except ImportError:
         return False
-    return isinstance(error, AmdError | OutOfBoundsError | SimulationError | ScriptError)
+    return isinstance(error, AmdError | OutOfBoundsError | SimulationError | ScriptError | CannotPretend)
 
 
 def known(arch: str) -> str:
@@ -92,6 +93,47 @@ def options(
     ] = False,
 ) -> None:
     """Options that stand before the subcommand."""
+
+
+@app.command(
+    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+    epilog="Examples: gfxlab run train.py --steps 2 | gfxlab run --arch gfx1100 -m pytest tests",
+)
+def run(
+    arguments: Annotated[list[str], typer.Argument(help="A script and what it is given.", metavar="FILE [ARGS]...")],
+    arch: Arch = "gfx942",
+    module: Annotated[bool, typer.Option("-m", help="FILE is a module's name, as for python -m.")] = False,
+    json_file: Annotated[
+        Path | None, typer.Option("--json", help="Write launches, counts and hazards into this file.", metavar="PATH")
+    ] = None,
+    traceback: Annotated[
+        bool, typer.Option("--traceback", help="Show where the script raised, as Python does.")
+    ] = False,
+) -> None:
+    """Run a script that was written for a GPU, unmodified, on a pretended AMD GPU.
+
+    "cuda" is that GPU: PyTorch's operations run on the CPU, Triton's kernels as its machine code. What a launch does
+    wrong is a warning. The exit status is the script's.
+    """
+    import json
+
+    from gfxlab.pretended import running
+    from gfxlab.simulator.show.script import ScriptError
+
+    known(arch)
+    if json_file and (problem := unwritable(json_file, "--json")):
+        _stop(problem)
+    first, *others = arguments
+    try:
+        ran = running.run_module(first, others, arch) if module else running.run_script(Path(first), others, arch)
+    except ScriptError as error:
+        if traceback and error.__cause__ is not None:
+            raise error.__cause__ from None
+        raise
+    print(f"gfxlab: {ran}", file=sys.stderr)
+    if json_file:
+        json_file.write_text(json.dumps(ran.as_json(), indent=2) + "\n", encoding="utf-8")
+    raise typer.Exit(ran.status)
 
 
 @app.command()

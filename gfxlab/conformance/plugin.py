@@ -38,7 +38,7 @@ class TookTooLong(Exception):
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("gfxlab.conformance")
-    group.addoption("--gfx-arch", default="gfx942", help="the architecture that is pretended")
+    group.addoption("--survey-arch", default="gfx942", help="the architecture that is pretended")
     group.addoption("--sample", type=int, default=0, help="parametrisations of each function; 0: all")
     group.addoption("--seed", type=int, default=0, help="of the sample")
     group.addoption("--log", type=Path, required=True, help="JSON lines: outcomes so far, which are not run again")
@@ -52,7 +52,7 @@ def pytest_configure(config: pytest.Config) -> None:
 class _Survey:
     def __init__(self, config: pytest.Config):
         self._log, self._seconds = config.getoption("--log"), config.getoption("--seconds")
-        self._pretence = pretend(config.getoption("--gfx-arch"), self._seen)
+        self._pretence = pretend(config.getoption("--survey-arch"), self._seen)
         self._hazards: list[str] = []
         self._instructions = 0
         self._pretence.__enter__()  # before the tests are imported: some ask for the GPU while they are

@@ -142,7 +142,7 @@ def _until_done(folder: Path, targets: list[str], log: Path, **options: Any) -> 
 def _run(folder: Path, targets: list[str], log: Path, *, arch: str, seed: int, sample: int, seconds: int) -> bool:
     """One start of pytest; whether it came to its end."""
     command = [sys.executable, "-m", "pytest", "-q", "-p", "gfxlab.conformance.plugin", "-p", "no:cacheprovider"]
-    command += [f"--gfx-arch={arch}", f"--seed={seed}", f"--sample={sample}", f"--log={log}", f"--seconds={seconds}"]
+    command += [f"--survey-arch={arch}", f"--seed={seed}", f"--sample={sample}", f"--log={log}", f"--seconds={seconds}"]
     command += ["-p", "no:xdist", "-W", "ignore", "--tb=short", "--no-header", "--rootdir", str(folder), *targets]
     with log.with_suffix(".txt").open("a") as output:
         child = subprocess.Popen(

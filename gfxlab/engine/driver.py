@@ -7,7 +7,8 @@ Triton's own launch path stays as it is: arguments are specialised, kernels comp
 from __future__ import annotations
 
 import contextlib
-import gc
+import linecache
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -99,9 +100,9 @@ def capability(arch: str) -> tuple[int, int]:
 
 
 def _untimed(call: Callable[[], Any], quantiles: list[float] | None = None, **options: Any) -> list[float] | float:
-    """A benchmark that runs the call once and takes no time: nothing is timed on a GPU that is not there."""
+    """A benchmark that runs the call once; NaN for each time asked for: a GPU that is not there has no clock."""
     call()
-    return [0.0] * len(quantiles) if quantiles else 0.0
+    return [math.nan] * len(quantiles) if quantiles else math.nan
 
 
 class _Device(int):
@@ -129,6 +130,7 @@ class _Utilities:
             "max_num_regs": limits.vgprs * 4 * limits.wave_size,
             "multiprocessor_count": card.compute_units,
             "warpSize": limits.wave_size,
+            "max_threads_per_sm": limits.wave_size * limits.waves_per_simd * limits.simds,
             "sm_clock_rate": 1_000_000,  # kHz: nothing here has a clock, but nobody may divide by zero
             "mem_clock_rate": 1_000_000,
             "mem_bus_width": 4096,
@@ -139,11 +141,21 @@ class _Utilities:
         return dict(self._properties)
 
     def load_binary(self, name: str, binary: bytes, shared: int, device: int) -> tuple[str, str, int, int, int]:
-        return name, name, 0, 0, self._threads
+        registers = _of_metadata(binary, b".vgpr_count")
+        return name, name, registers, _of_metadata(binary, b".private_segment_fixed_size") // 4, self._threads
 
     def unload_module(self, module: str) -> None: ...
 
     def set_printf_fifo_size(self, size: int) -> None: ...
+
+
+def _of_metadata(binary: bytes, key: bytes) -> int:
+    """A number of the code object's metadata, which is MessagePack: the key's text, then the number; 0 without it."""
+    end = binary.find(key) + len(key)
+    if end < len(key):
+        return 0
+    size = {0xCC: 1, 0xCD: 2, 0xCE: 4}.get(binary[end])
+    return int.from_bytes(binary[end + 1 : end + 1 + size], "big") if size else binary[end]
 
 
 class _Launcher:
@@ -158,7 +170,7 @@ class _Launcher:
             enter(launch_metadata)
         if x * y * z > 0:
             given = dict(zip(self._signature, args, strict=True))
-            values = [_addressed(value) for value in arguments.of(self._signature, given)]
+            values = arguments.of(self._signature, given)
             triton.runtime.driver.active.run(self._loaded, (int(x), int(y), int(z)), values)
         if leave is not None:
             leave(launch_metadata)
@@ -168,7 +180,8 @@ def _load(source: Any, metadata: Any, arch: str) -> Loaded:
     group = get_cache_manager(metadata.hash).get_group(f"{source.name[:150]}.json") or {}
     text = next(Path(path) for name, path in group.items() if name.endswith(".amdgcn")).read_text()
     fn = getattr(source, "fn", None)
-    lines = {fn.starting_line_number + i: line for i, line in enumerate(fn.raw_src)} if hasattr(fn, "raw_src") else {}
+    filename = fn.fn.__code__.co_filename if hasattr(fn, "raw_src") else ""
+    lines = dict(enumerate(linecache.getlines(filename), 1)) if filename else {}  # helpers stand beside their kernel
     return Loaded(
         name=metadata.name,
         arch=arch,
@@ -177,29 +190,9 @@ def _load(source: Any, metadata: Any, arch: str) -> Loaded:
         num_warps=metadata.num_warps,
         num_stages=getattr(metadata, "num_stages", 1),
         scratch=getattr(metadata, "global_scratch_size", 0) or 0,
-        filename=fn.fn.__code__.co_filename if lines else "",
+        filename=filename,
         lines={number: line.rstrip("\n") for number, line in lines.items()},
     )
-
-
-def _addressed(value: Value) -> Value:
-    """A pointer given as a number, or as something that only knows its `data_ptr()`, with the tensor that it means.
-
-    Raises:
-        ValueError: no tensor of this process lies there.
-    """
-    content = value.content
-    if value.kind[0] != "*" or content is None or isinstance(content, torch.Tensor):
-        return value
-    address = content if isinstance(content, int) else content.data_ptr()
-    if not address:
-        return Value(value.name, value.kind, None)
-    for tensor in (found for found in gc.get_objects() if isinstance(found, torch.Tensor)):
-        storage = tensor.untyped_storage()
-        if tensor.device.type == "cpu" and 0 <= address - storage.data_ptr() < storage.nbytes():
-            whole = torch.empty(0, dtype=torch.uint8).set_(storage)
-            return Value(value.name, value.kind, whole[address - storage.data_ptr() :])
-    raise ValueError(f"{value.name} is the address {address:#x}, where no tensor of this process lies")
 
 
 @contextlib.contextmanager

@@ -1,32 +1,76 @@
-"""PyTorch as on a machine with one AMD GPU: its questions are answered, and what goes to "cuda" stays on the CPU."""
+"""PyTorch as on a machine with one AMD GPU: its questions about the device are answered."""
 
 from __future__ import annotations
 
 import contextlib
+import inspect
 import types
 from collections.abc import Iterator
 from typing import Any
 
 import torch
-from torch.overrides import TorchFunctionMode
 
 from gfxlab import hardware
 from gfxlab.engine.driver import capability
+from gfxlab.pretended import dispatch, generators, memory, streams
+from gfxlab.pretended.attaching import CannotPretend, attached
 
 _ROCM = "7.2"
 
 
 @contextlib.contextmanager
-def on_cpu(arch: str) -> Iterator[None]:
-    """Inside the block, `device="cuda"`, `.to("cuda")` and `.cuda()` give tensors on the CPU that say `is_cuda`."""
-    with _replaced(_answers(arch)), _OnCpu():
+def present(arch: str) -> Iterator[None]:
+    """Inside the block PyTorch has a device "cuda:0", which is that card; its memory is the CPU's.
+
+    Raises:
+        CannotPretend: this PyTorch does not let a device be attached.
+    """
+    dispatch.install()
+    with attached(), _replaced(_answers(arch)):
         yield
 
 
 def _answers(arch: str) -> list[tuple[Any, str, Any]]:
     """(object, attribute, what it is inside the block)."""
+    cuda = {**_refusals(), **_about(arch), **_memory(arch), **_random(), **_streams()}
+    answers = [(torch.cuda, name, answer) for name, answer in cuda.items()]
+    answers += [(torch.accelerator, name, answer) for name, answer in _accelerator().items()]
+    answers += [(torch.cuda.nvtx, name, lambda *args, **kwargs: None) for name in ("range_push", "range_pop", "mark")]
+    answers += [
+        (torch.version, "hip", torch.version.hip or _ROCM),
+        (torch, "Generator", generators.Generator),
+        (torch, "compile", _eager),
+        (torch.storage, "_to", memory.moved),
+        (torch.Tensor, "pin_memory", memory.pin),
+        (torch.Tensor, "is_pinned", memory.is_pinned),
+        (torch.Tensor, "record_stream", lambda tensor, stream: None),
+        (torch._C, "_cuda_getCurrentRawStream", lambda device: 0),
+        (torch._C, "_cuda_getDevice", lambda: 0),
+    ]
+    return answers
+
+
+def _refusals() -> dict[str, Any]:
+    """Whatever of torch.cuda is not answered below says so in a sentence; modules and classes of data stay."""
+    found = {}
+    for name in torch.cuda.__all__:
+        value = getattr(torch.cuda, name, None)
+        plain = inspect.isfunction(value) and not name.startswith(("amp", "check_error"))
+        if plain or name in ("CUDAGraph", "graph", "MemPool", "CUDAPluggableAllocator"):
+            found[name] = _refusal(f"torch.cuda.{name}")
+    return found
+
+
+def _refusal(what: str) -> Any:
+    def refuse(*args: Any, **kwargs: Any) -> Any:
+        raise CannotPretend(f"{what} needs a real GPU: a pretended one has no such part")
+
+    return refuse
+
+
+def _properties(arch: str) -> types.SimpleNamespace:
     limits, card = hardware.limits(arch), hardware.card(arch)
-    properties = types.SimpleNamespace(
+    return types.SimpleNamespace(
         name=card.name,
         gcnArchName=arch,
         major=capability(arch)[0],
@@ -35,37 +79,121 @@ def _answers(arch: str) -> list[tuple[Any, str, Any]]:
         total_memory=card.memory_gb << 30,
         warp_size=limits.wave_size,
         shared_memory_per_block=limits.lds_per_workgroup,
+        shared_memory_per_multiprocessor=limits.lds_per_workgroup,
         max_threads_per_multi_processor=limits.wave_size * limits.waves_per_simd * limits.simds,
+        max_threads_per_block=hardware.MAX_THREADS,
         regs_per_multiprocessor=limits.vgprs * limits.wave_size * limits.simds,
         L2_cache_size=card.l2_mib << 20,
+        is_integrated=False,
+        is_multi_gpu_board=False,
     )
-    cuda = {
+
+
+def _about(arch: str) -> dict[str, Any]:
+    properties = _properties(arch)
+    return {
         "is_available": lambda: True,
         "is_initialized": lambda: True,
+        "init": lambda: None,
+        "_lazy_init": lambda: None,
+        "_is_compiled": lambda: True,
         "device_count": lambda: 1,
         "current_device": lambda: 0,
-        "set_device": lambda device: None,
-        "get_device_name": lambda device=None: card.name,
+        "set_device": lambda device: _index(device) and None,
+        "get_device_name": lambda device=None: properties.name,
         "get_device_capability": lambda device=None: capability(arch),
-        "get_device_properties": lambda device=None: properties,
+        "get_device_properties": lambda device=None: _index(device) or properties,
+        "get_arch_list": lambda: [arch],
+        "can_device_access_peer": lambda device, peer: False,
+        "is_bf16_supported": lambda including_emulation=True: True,
+        "is_tf32_supported": lambda: False,
         "synchronize": lambda device=None: None,
-        "empty_cache": lambda: None,
-        "current_stream": lambda device=None: _Stream(),
-        "default_stream": lambda device=None: _Stream(),
-        "mem_get_info": lambda device=None: (card.memory_gb << 30, card.memory_gb << 30),
-        "manual_seed": lambda seed: None,  # torch.manual_seed comes here: the CPU's generator serves both
-        "manual_seed_all": lambda seed: None,
-        "_lazy_init": lambda: None,
-        "device": _Scope,
-        "device_of": _Scope,
-        "stream": _Scope,
-        "Stream": _Stream,
-        "Event": _Event,
+        "ipc_collect": lambda: None,
+        "is_current_stream_capturing": lambda: False,
+        "device": streams.Device,
+        "device_of": streams.Device,
     }
-    answers = [(torch.cuda, name, answer) for name, answer in cuda.items()]
-    answers.append((torch.version, "hip", torch.version.hip or _ROCM))
-    answers.append((torch.Tensor, "is_cuda", property(lambda tensor: True)))
-    return answers
+
+
+def _index(device: Any) -> int:
+    """The number of a device.
+
+    Raises:
+        RuntimeError: there is none of this number; a card says the same.
+    """
+    number = device if isinstance(device, int) else 0 if device is None else (torch.device(device).index or 0)
+    if number > 0:
+        raise RuntimeError(f"HIP error: invalid device ordinal: {device}; the pretended machine has one GPU, cuda:0")
+    return 0
+
+
+def _memory(arch: str) -> dict[str, Any]:
+    total = hardware.card(arch).memory_gb << 30
+    in_use = lambda device=None: memory.allocated()  # noqa: E731
+    return {
+        "mem_get_info": lambda device=None: (total - memory.allocated(), total),
+        **dict.fromkeys(("memory_allocated", "memory_reserved", "memory_cached"), in_use),
+        **dict.fromkeys(
+            ("max_memory_allocated", "max_memory_reserved", "max_memory_cached"), lambda device=None: memory.most()
+        ),
+        **dict.fromkeys(
+            ("reset_peak_memory_stats", "reset_max_memory_allocated", "reset_max_memory_cached"),
+            lambda device=None: memory.reset_most(),
+        ),
+        "empty_cache": lambda: None,
+        "memory_stats": lambda device=None: {"allocated_bytes.all.current": memory.allocated()},
+        "memory_summary": lambda device=None, abbreviated=False: f"{memory.allocated():,} bytes in use",
+        "set_per_process_memory_fraction": lambda fraction, device=None: None,
+    }
+
+
+def _random() -> dict[str, Any]:
+    seeded = generators.default
+    return {
+        "default_generators": (seeded,),
+        "_is_in_bad_fork": lambda: False,
+        "manual_seed": seeded.manual_seed,
+        "manual_seed_all": seeded.manual_seed,
+        "seed": seeded.seed,
+        "seed_all": seeded.seed,
+        "initial_seed": seeded.initial_seed,
+        "get_rng_state": lambda device="cuda": seeded.get_state(),
+        "get_rng_state_all": lambda: [seeded.get_state()],
+        "set_rng_state": lambda state, device="cuda": seeded.set_state(state.cpu()) and None,
+        "set_rng_state_all": lambda states: seeded.set_state(states[0].cpu()) and None,
+    }
+
+
+def _streams() -> dict[str, Any]:
+    return {
+        "current_stream": lambda device=None: streams.current(),
+        "default_stream": lambda device=None: streams.DEFAULT,
+        "set_stream": streams.set_current,
+        "stream": streams.Scope,
+        "StreamContext": streams.Scope,
+        "Stream": streams.Stream,
+        "ExternalStream": streams.Stream,
+        "Event": streams.Event,
+    }
+
+
+def _accelerator() -> dict[str, Any]:
+    return {
+        "is_available": lambda: True,
+        "device_count": lambda: 1,
+        "synchronize": lambda device=None: None,
+        "current_device_index": lambda: 0,
+        "current_device_idx": lambda: 0,
+        "set_device_index": lambda device: _index(device) and None,
+        "set_device_idx": lambda device: _index(device) and None,
+        "current_stream": lambda device=None: streams.current(),
+        "set_stream": streams.set_current,
+    }
+
+
+def _eager(model: Any = None, **options: Any) -> Any:
+    """torch.compile that hands back what it was given: nothing of Inductor's is run on a pretended GPU."""
+    return (lambda function: function) if model is None else model
 
 
 @contextlib.contextmanager
@@ -83,72 +211,3 @@ def _replaced(answers: list[tuple[Any, str, Any]]) -> Iterator[None]:
                 delattr(owner, name)
             else:
                 setattr(owner, name, value)
-
-
-class _Scope:
-    """torch.cuda.device(0), torch.cuda.stream(s): there is one device, and one stream."""
-
-    def __init__(self, what: Any = None):
-        self.idx = 0
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *error: Any) -> None: ...
-
-
-class _Stream(_Scope):
-    """A stream. Everything is done in order and at once."""
-
-    cuda_stream = 0
-
-    def __init__(self, device: Any = None, priority: int = 0, **options: Any):
-        super().__init__()
-        self.device = torch.device("cuda", 0)
-
-    def synchronize(self) -> None: ...
-    def wait_stream(self, stream: Any) -> None: ...
-    def wait_event(self, event: Any) -> None: ...
-
-    def record_event(self, event: Any = None) -> _Event:
-        return event or _Event()
-
-    def query(self) -> bool:
-        return True
-
-
-class _Event:
-    """An event; no time passes between two of them."""
-
-    def __init__(self, enable_timing: bool = False, **options: Any): ...
-    def record(self, stream: Any = None) -> None: ...
-    def wait(self, stream: Any = None) -> None: ...
-    def synchronize(self) -> None: ...
-
-    def elapsed_time(self, end: _Event) -> float:
-        return 0.0
-
-    def query(self) -> bool:
-        return True
-
-
-class _OnCpu(TorchFunctionMode):
-    """torch.*(device="cuda"), .to("cuda") and .cuda() stay on the CPU."""
-
-    def __torch_function__(self, func, kinds, args=(), kwargs=None):
-        kwargs = dict(kwargs or {})
-        if kwargs.get("device") is not None:
-            kwargs["device"] = _here(kwargs["device"])
-        kwargs.pop("pin_memory", None)
-        if func in (torch.Tensor.cuda, torch.Tensor.pin_memory):
-            return args[0]
-        if func is torch.Tensor.to:
-            args = (args[0], *(_here(a) if isinstance(a, str | torch.device) else a for a in args[1:]))
-        return func(*args, **kwargs)
-
-
-def _here(device: Any) -> Any:
-    """Where a device's tensors really are: those of "cuda" (or of a device's number) on the CPU."""
-    kind = device.split(":")[0] if isinstance(device, str) else getattr(device, "type", None)
-    number = isinstance(device, int) and not isinstance(device, bool)
-    return torch.device("cpu") if kind in ("cuda", "hip") or number else device

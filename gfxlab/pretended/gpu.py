@@ -1,19 +1,28 @@
-"""The pretence as a whole: PyTorch's answers, Triton's driver and the simulator behind it."""
+"""The pretence as a whole: PyTorch's device, Triton's driver and the simulator behind it."""
 
 from __future__ import annotations
 
 import contextlib
 import warnings
 from collections.abc import Callable, Iterator
+from typing import Any
+
+import triton.testing
 
 from gfxlab import hardware
 from gfxlab.bound import Value
 from gfxlab.code.compiler import Compiled
 from gfxlab.engine import driver, dual_mode
 from gfxlab.engine.target import Target, simulating
-from gfxlab.pretended.devices import on_cpu
+from gfxlab.pretended import counting, tuning
+from gfxlab.pretended.devices import present
+from gfxlab.pretended.given import on_host
+from gfxlab.simulator import SimulationError
 from gfxlab.simulator.core.launch import execute
 from gfxlab.simulator.show.run import Run
+
+MAX_SECONDS = 120.0  # a loop that goes on for so long without a wave's ending is given up
+_TIMERS = ("do_bench", "do_bench_cudagraph", "do_bench_proton")
 
 
 class Hazard(UserWarning):
@@ -21,36 +30,78 @@ class Hazard(UserWarning):
 
 
 @contextlib.contextmanager
-def pretend(arch: str = "gfx942", seen: Callable[[Run], None] | None = None) -> Iterator[Target]:
+def pretend(arch: str = "gfx942", seen: Callable[[Run], None] | None = None, **options: Any) -> Iterator[Target]:
     """Inside the block this process has a GPU of that architecture, as far as PyTorch and Triton can tell.
 
-    Tensors on "cuda" lie in the CPU's memory, and each launch of a Triton kernel is simulated.
+        with gfxlab.pretend("gfx942"):
+            x = torch.randn(1000, device="cuda")
+            add_kernel[(4,)](x, x, x, 1000, BLOCK=256)
+
+    Tensors on "cuda" lie in the CPU's memory and PyTorch's operations on them run on the CPU. Each launch of a Triton
+    kernel is compiled for the GPU and simulated. Blocks may be nested; threads that run inside one see the device too.
 
     Args:
-        seen: is given each launch's `Run`, without counts; by default what is wrong with one is a `Hazard` warning.
+        arch: gfx90a, gfx942, gfx950, gfx1100 or gfx1201.
+        seen: is given each launch's `Run`; by default what is wrong with one is a `Hazard` warning.
+        options: those of the simulator: profile, checks, max_seconds, max_instructions.
 
     Raises:
         ValueError: `arch` is unknown.
         RuntimeError: this process runs under TRITON_INTERPRET=1.
+        CannotPretend: this PyTorch does not let a device be attached.
     """
     if dual_mode.env_interpret():
         raise RuntimeError("a process started with TRITON_INTERPRET=1 interprets every launch; start it without")
-    seen = seen or _warn
-
-    def run(loaded: driver.Loaded, grid: tuple[int, int, int], values: list[Value]) -> None:
-        seen(execute(_compiled(loaded), grid, values, profile=False))
-
     target = Target(arch, hardware.card(arch).compute_units)
     with (
         dual_mode.launches_by_triton(),
-        driver.active(driver.Driver(arch, run)),
-        on_cpu(arch),
+        driver.active(driver.Driver(arch, _launcher(seen or warn, {"profile": False, **options}))),
+        present(arch),
         simulating(target),
+        tuning.by_count(arch),
+        _untimed(),
     ):
         yield target
 
 
-def _warn(run: Run) -> None:
+def _launcher(seen: Callable[[Run], None], options: dict[str, Any]) -> driver.Run:
+    def run(loaded: driver.Loaded, grid: tuple[int, int, int], values: list[Value]) -> None:
+        compiled, given = _compiled(loaded), on_host(values)
+        counts = counting.measuring()
+        if counts is not None:
+            counts.append(_sampled(compiled, grid, given))
+        else:
+            seen(execute(compiled, grid, given, **{"max_seconds": MAX_SECONDS, **options}))
+
+    return run
+
+
+def _sampled(compiled: Compiled, grid: tuple[int, int, int], values: list[Value]) -> counting.Count:
+    """A few programs of the launch; all of them where one waits for another."""
+    few = counting.sample(grid)
+    options = {"profile": False, "checks": False, "max_seconds": MAX_SECONDS}
+    try:
+        return counting.Count(execute(compiled, grid, values, only=few, **options), len(few))
+    except SimulationError as error:
+        if "wait" not in str(error):
+            raise
+        return counting.Count(execute(compiled, grid, values, **options), grid[0] * grid[1] * grid[2])
+
+
+@contextlib.contextmanager
+def _untimed() -> Iterator[None]:
+    stock = {name: getattr(triton.testing, name) for name in _TIMERS if hasattr(triton.testing, name)}
+    for name in stock:
+        setattr(triton.testing, name, counting.do_bench)
+    try:
+        yield
+    finally:
+        for name, function in stock.items():
+            setattr(triton.testing, name, function)
+
+
+def warn(run: Run) -> None:
+    """A `Hazard` for each thing that a launch did wrong."""
     for sentence in run.wrong:
         warnings.warn(f"{run.compiled.name}: {sentence}", Hazard, stacklevel=2)
 

@@ -1,6 +1,11 @@
 """Code written for a GPU, unmodified, on a GPU that is pretended; and how Triton's tests are drawn and judged."""
 
 import json
+import math
+import re
+import subprocess
+import sys
+import threading
 
 import pytest
 import torch
@@ -11,7 +16,7 @@ from triton.runtime.errors import OutOfResources
 
 from gfxlab.conformance import plugin
 from gfxlab.engine import dual_mode
-from gfxlab.pretended import Hazard, pretend
+from gfxlab.pretended import CannotPretend, Hazard, pretend
 from gfxlab.simulator import IllegalAccess
 
 pytestmark = pytest.mark.skipif(dual_mode.env_interpret(), reason="TRITON_INTERPRET=1 cannot compile")
@@ -37,13 +42,14 @@ def test_a_script_for_a_gpu_runs_as_it_is(arch):
             kernel = double_kernel[lambda meta: (triton.cdiv(100, meta["BLOCK"]),)](x, y, 100)
         assert torch.equal(y.cpu(), 2 * x.cpu()) and x.is_cuda
         assert kernel.metadata.target.arch == arch and "s_endpgm" in kernel.asm["amdgcn"]
-    assert not torch.cuda.is_available() and not x.is_cuda
+    assert not torch.cuda.is_available() and x.is_cuda and x.cpu().device.type == "cpu"  # what was made lives on
 
 
 def test_who_is_told_of_a_launch_is_who_pretends_now():
-    x, told = torch.zeros(64), ([], [])
+    told = ([], [])
     for runs in told:
         with pretend("gfx942", runs.append):
+            x = torch.zeros(64, device="cuda")
             double_kernel.fn[(1,)](x, x.clone(), 64, BLOCK=64)
     assert [len(runs) for runs in told] == [1, 1]
 
@@ -62,7 +68,7 @@ class Pointer:
 
 def test_what_only_knows_its_address_is_the_tensor_that_lies_there():
     with pretend("gfx942"):
-        x, y = torch.arange(4.0), torch.zeros(3)
+        x, y = torch.arange(4.0, device="cuda"), torch.zeros(3, device="cuda")
         by_address_kernel[(3,)](Pointer(x), y)
     assert y.tolist() == [1, 2, 3]
 
@@ -73,12 +79,12 @@ def clash_kernel(out_ptr):
 
 
 def test_what_a_launch_does_wrong_is_a_warning_and_what_it_must_not_an_error():
-    out = torch.zeros(1, dtype=torch.int32)
     with pretend("gfx942"):
+        out = torch.zeros(1, dtype=torch.int32, device="cuda")
         with pytest.warns(Hazard, match="programs 0 and 1 store different values to element 0 of out_ptr"):
             clash_kernel[(2,)](out)
         with pytest.raises(IllegalAccess, match="element 1 of x_ptr"):
-            by_address_kernel[(2,)](out, torch.zeros(4, dtype=torch.int32))
+            by_address_kernel[(2,)](out, torch.zeros(4, dtype=torch.int32, device="cuda"))
 
 
 def test_triton_compiles_as_before_once_the_pretence_ends():
@@ -86,6 +92,186 @@ def test_triton_compiles_as_before_once_the_pretence_ends():
     with pretend("gfx950"), pytest.raises(RuntimeError, match="unknown"), pretend("gfx942"):
         raise RuntimeError("unknown")
     assert triton.runtime.driver.__dict__ == before
+
+
+# ---- the device ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def gpu():
+    with pretend("gfx942") as target:
+        yield target
+
+
+def test_a_tensor_lives_where_it_was_made_and_views_and_results_with_it(gpu):
+    x, here = torch.arange(6.0, device="cuda").view(2, 3), torch.zeros(3)
+    x[1, ::2] += 1
+    assert not here.is_cuda and x.is_cuda and x.t()[1:].is_cuda and (x @ x.t()).device == torch.device("cuda:0")
+    assert x.t().untyped_storage().data_ptr() == x.data_ptr() and x.tolist() == [[0, 1, 2], [4, 4, 6]]
+    assert x.cpu().device.type == "cpu" and x.sum().item() == 17 and "device='cuda:0'" in repr(x)
+    back = torch.empty(2, 3)
+    back.copy_(x)
+    assert torch.equal(back, x.cpu()) and torch.equal(x, back.cuda())
+    assert torch.nn.Linear(3, 2).cuda()(x).is_cuda and torch.empty_like(x, device="cpu").device.type == "cpu"
+
+
+@pytest.mark.parametrize(
+    ("mix", "error", "says"),
+    [
+        (lambda x: x + torch.ones(4), RuntimeError, "at least two devices, cuda:0 and cpu"),
+        (lambda x: torch.cat([torch.ones(4), x]), RuntimeError, "at least two devices"),
+        (lambda x: x.numpy(), TypeError, "can't convert cuda:0"),
+        (lambda x: torch.zeros(1, device="cuda:1"), RuntimeError, "invalid device ordinal"),
+        (lambda x: by_address_kernel[(1,)](x, torch.ones(1)), ValueError, "cpu tensor.*y_ptr is on cpu"),
+        (lambda x: torch.randn(2, device="cuda", generator=torch.Generator()), RuntimeError, "'cuda' device type"),
+        (lambda x: torch.cuda.CUDAGraph(), CannotPretend, "torch.cuda.CUDAGraph needs a real GPU"),
+    ],
+)
+def test_what_a_card_refuses_is_refused(gpu, mix, error, says):
+    with pytest.raises(error, match=says):
+        mix(torch.ones(4, device="cuda"))
+
+
+def test_a_number_and_indices_of_the_cpu_may_stand_beside_the_device(gpu):
+    x = torch.arange(4.0, device="cuda")
+    assert (x + torch.tensor(1.0)).is_cuda and x[torch.tensor([3, 0])].tolist() == [3, 0]
+
+
+class Double(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return _doubled(x)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        assert gradient.is_cuda and torch.zeros(1, device="cuda").is_cuda
+        return _doubled(gradient.contiguous())
+
+
+def _doubled(x):
+    y = torch.empty_like(x)
+    double_kernel.fn[(triton.cdiv(x.numel(), 64),)](x, y, x.numel(), BLOCK=64)
+    return y
+
+
+def test_backward_runs_on_the_device_in_the_thread_that_pytorch_gives_it(gpu):
+    x = torch.randn(100, device="cuda", requires_grad=True)
+    (Double.apply(x).sin() * 3).sum().backward()
+    torch.testing.assert_close(x.grad, 6 * torch.cos(2 * x.detach()))
+
+
+def test_another_thread_sees_the_same_device(gpu):
+    found = []
+    thread = threading.Thread(target=lambda: found.append(_doubled(torch.ones(5, device="cuda"))))
+    thread.start()
+    thread.join()
+    assert found[0].is_cuda and found[0].tolist() == [2] * 5
+
+
+def test_random_numbers_of_the_device_are_a_stream_of_their_own(gpu):
+    draws = []
+    for _ in range(2):
+        torch.manual_seed(5)
+        torch.randn(7)
+        draws.append((torch.randn(3, device="cuda").tolist(), torch.randn(3).tolist()))
+    assert draws[0] == draws[1] and draws[0][0] != draws[0][1]
+    made = torch.Generator(device="cuda").manual_seed(9)
+    first = torch.rand(2, device="cuda", generator=made)
+    assert made.device == torch.device("cuda:0") and isinstance(made, torch.Generator)
+    assert torch.equal(first, torch.rand(2, device="cuda", generator=made.manual_seed(9)))
+
+
+def test_what_was_saved_on_the_device_is_loaded_on_it(gpu, tmp_path):
+    torch.save({"x": torch.ones(3, device="cuda")}, tmp_path / "x")
+    assert torch.load(tmp_path / "x")["x"].is_cuda
+    assert not torch.load(tmp_path / "x", map_location="cpu")["x"].is_cuda
+
+
+def test_nothing_is_timed_but_counted(gpu, capsys):
+    x = torch.ones(64 * 100, device="cuda")
+    time = triton.testing.do_bench(lambda: double_kernel.fn[(100,)](x, x, x.numel(), BLOCK=64))
+    assert math.isnan(time) and time.launches == 1 and time.instructions % 100 == 0 and time.instructions > 1000
+    assert f"double_kernel (grid 100) {time.instructions:,} wave-instructions" in capsys.readouterr().err
+    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    start.record(), end.record()
+    assert math.isnan(start.elapsed_time(end))
+
+
+@triton.autotune([triton.Config({"BLOCK": 16}), triton.Config({"BLOCK": 256}, num_warps=16)], key=[])
+@triton.jit
+def turn_kernel(x_ptr, y_ptr, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    rows = tl.load(x_ptr + i[:, None] * BLOCK + i[None, :])
+    tl.store(y_ptr + i[:, None] * BLOCK + i[None, :], tl.trans(rows))
+
+
+def test_tuning_prunes_what_does_not_fit_and_chooses_by_a_count(gpu, capsys):
+    x = torch.ones(256, 256, device="cuda")
+    turn_kernel[(1,)](x, torch.empty_like(x))
+    said = capsys.readouterr().err
+    assert "chosen (*) by the fewest wave-instructions" in said
+    assert re.search(r"\* +BLOCK=16 num_warps=4 .* \d+$", said, re.MULTILINE)
+    assert re.search(r"BLOCK=256 .*does not fit: [\d,]+ of 65,536 bytes of shared memory", said)
+
+
+def test_a_compiled_kernel_knows_its_registers(gpu):
+    x = torch.ones(64, device="cuda")
+    kernel = double_kernel.fn.warmup(x, x, 64, BLOCK=64, grid=(1,))
+    kernel._init_handles()
+    assert f".vgpr_count:     {kernel.n_regs}" in kernel.asm["amdgcn"] and kernel.n_regs > 0
+
+
+SCRIPT = """
+import sys, torch, triton, triton.language as tl
+@triton.jit
+def one_kernel(x_ptr):
+    tl.store(x_ptr + tl.program_id(0), 1.0)
+x = torch.zeros(3, device="cuda")
+one_kernel[(3,)](x)
+print(sys.argv[1:], x.tolist(), torch.cuda.get_device_properties(0).gcnArchName)
+sys.exit(int(sys.argv[2]))
+"""
+
+
+def test_run_is_python_with_a_gpu(gfxlab, tmp_path):
+    (tmp_path / "one.py").write_text(SCRIPT)
+    status, output, error = gfxlab(
+        "run", "--arch", "gfx1100", "--json", str(tmp_path / "j"), str(tmp_path / "one.py"), "--n", "3"
+    )
+    assert status == 3 and output == "['--n', '3'] [1.0, 1.0, 1.0] gfx1100\n"
+    assert "gfx1100 pretended: 3 launches" not in error and "1 launches of 1 kernels" in error
+    told = json.loads((tmp_path / "j").read_text())
+    assert told["status"] == 3 and told["kernels"]["one_kernel"]["launches"] == 1 and told["hazards"] == []
+    for wrong, says in ((("nowhere.py",), "There is no file nowhere.py"), (("-m", "nowhere_at_all"), "nowhere_at_all")):
+        status, _, error = gfxlab("run", *wrong)
+        assert status == 1 and says in error and len(error.splitlines()) == 1
+
+
+SUITE = """
+import torch
+HERE = torch.cuda.get_device_properties(0).gcnArchName  # asked while the file is imported
+def test_it():
+    assert HERE == "gfx1201" and torch.ones(2, device="cuda").sum().item() == 2
+"""
+
+
+def test_a_suite_runs_on_the_gpu_that_pytest_is_given(tmp_path):
+    (tmp_path / "test_suite.py").write_text(SUITE)
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-p",
+        "gfxlab.pytest_plugin",
+        "-q",
+        str(tmp_path),
+        "--rootdir",
+        str(tmp_path),
+    ]
+    done = subprocess.run([*command, "--gfx-arch", "gfx1201"], capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 0 and "gfx1201) pretended: 0 launches" in done.stdout, done.stdout
+    done = subprocess.run([*command, "--gfx-arch", "gfx1"], capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 4 and "--gfx-arch gfx1 is unknown" in done.stderr
 
 
 # ---- Triton's own tests ----------------------------------------------------------------------------------------------

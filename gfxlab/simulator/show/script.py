@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import runpy
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -107,15 +107,18 @@ def not_launched(path: Path, kernel: str, others: set[str], launch: int = 1) -> 
     )
 
 
-def execute(path: Path) -> None:
-    """Run a file as `python FILE` does.
+def execute(path: Path, arguments: Sequence[str] = ()) -> int:
+    """Run a file as `python FILE arguments` does; returns the exit status that it asks for.
 
     Raises:
         ScriptError: the file raised, or launched a kernel wrongly; what an instrument found goes through as it is.
     """
     try:
-        with _as_program(path), contextlib.suppress(SystemExit):
+        with _as_program(path, arguments):
             runpy.run_path(str(path), run_name="__main__")
+        return 0
+    except SystemExit as end:
+        return exit_status(end)
     except Exception as error:
         said = None if type(error).__module__.startswith("gfxlab.") else user_errors.sentence(error, path)
         if said is None:
@@ -123,10 +126,18 @@ def execute(path: Path) -> None:
         raise ScriptError(said) from error
 
 
+def exit_status(end: SystemExit) -> int:
+    """What Python makes of `sys.exit(...)`: a number as it is, a text is said and fails."""
+    if end.code is None or isinstance(end.code, int):
+        return end.code or 0
+    print(end.code, file=sys.stderr)
+    return 1
+
+
 @contextlib.contextmanager
-def _as_program(path: Path) -> Iterator[None]:
+def _as_program(path: Path, arguments: Sequence[str]) -> Iterator[None]:
     before, search = sys.argv, list(sys.path)
-    sys.argv = [str(path)]
+    sys.argv = [str(path), *arguments]
     sys.path.insert(0, str(path.resolve().parent))
     try:
         yield

@@ -1,0 +1,209 @@
+"""PyTorch's operations on tensors of the device: each runs on the CPU, on the same bytes, in any thread.
+
+PyTorch calls `_on_device` for every operation that has no code for CUDA, which in its CPU build is every one. Results
+are on the device; those that share a storage with an argument are views of it there as well.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
+from functools import partial
+from typing import Any
+
+import torch
+
+from gfxlab.pretended import attaching, generators, memory
+
+_aten = torch.ops.aten
+_libraries: list[torch.library.Library] = []
+
+# A CPU tensor beside tensors of the device: copies, and indices, which PyTorch moves by itself.
+_MIXED = {"aten::copy_", "aten::_copy_from", "aten::index", "aten::index_put_", "aten::_index_put_impl_", "aten::set_"}
+_MIXED |= {"aten::_unsafe_index", "aten::_unsafe_index_put", "aten::index_put", "aten::to_padded_tensor"}
+_MIXED |= {"aten::_pack_padded_sequence", "aten::_ctc_loss", "aten::repeat_interleave", "aten::_to_copy"}
+_EXPENSIVE = {f"aten::{name}" for name in ("mm", "bmm", "addmm", "baddbmm", "convolution", "convolution_backward")}
+
+# True where results do not matter: what is expensive is left undone.
+only_counting: ContextVar[bool] = ContextVar("only_counting", default=False)
+
+
+def install() -> None:
+    """Register with PyTorch's dispatcher; once for the process, so that tensors live on when a pretence ends."""
+    if _libraries:
+        return
+    attaching.install()
+    everything = torch.library.Library("_", "IMPL")
+    everything.fallback(_on_device, "CUDA")
+    aten = torch.library.Library("aten", "IMPL")
+    with warnings.catch_warnings():  # PyTorch warns that its own compositions are overridden
+        warnings.simplefilter("ignore")
+        for op in dict.fromkeys(_composed()):
+            aten.impl(op, partial(_on_device, op), "CUDA")
+    for key in ("AutogradCUDA", "CUDA"):
+        aten.impl("scaled_dot_product_attention", _attention, key)
+    _libraries.extend((everything, aten))
+
+
+def _composed() -> Iterator[Any]:
+    """Operations that PyTorch composes of others for any device, and half way down asks for a GPU's code.
+
+    Views stay PyTorch's: what they are composed of ends in `alias` and `as_strided_`, which need none.
+    """
+    for key in ("CompositeExplicitAutograd", "CompositeExplicitAutogradNonFunctional"):
+        for name in torch._C._dispatch_get_registrations_for_dispatch_key(key):
+            space, _, rest = name.partition("::")
+            base, _, overload = rest.partition(".")
+            if space != "aten" or not hasattr(_aten, base):
+                continue
+            op = getattr(getattr(_aten, base), overload or "default", None)
+            if op is not None and not _is_view(op) and torch.Tag.inplace_view not in op.tags:
+                yield op
+
+
+def _is_view(op: Any) -> bool:
+    kinds = [argument.alias_info for argument in op._schema.arguments]
+    return any(kind is not None and not kind.is_write for kind in kinds)
+
+
+def _attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, *, scale=None, enable_gqa=False):
+    return _aten._scaled_dot_product_attention_math(
+        query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa
+    )[0]
+
+
+def _on_device(op: Any, *args: Any, **kwargs: Any) -> Any:
+    call = _Call(op, args, kwargs)
+    call.check()
+    if only_counting.get() and call.expensive:
+        return call.undone()
+    try:
+        return call.run(memory.fixed_host)
+    except RuntimeError as error:
+        if "resize storage that is not resizable" not in str(error):
+            raise
+        return call.run(lambda out: torch.empty(0, dtype=out.dtype))
+
+
+class _Call:
+    """One operation and its arguments."""
+
+    def __init__(self, op: Any, args: tuple, kwargs: dict[str, Any]):
+        self.op, self.args, self.kwargs = op, args, kwargs
+        self.name = op._schema.name
+        self.parameters = {argument.name: argument for argument in op._schema.arguments}
+        self.given = {**dict(zip(self.parameters, args, strict=False)), **kwargs}
+
+    @property
+    def expensive(self) -> bool:
+        return self.name in _EXPENSIVE
+
+    def check(self) -> None:
+        """Refuse what a card refuses: tensors of two devices, a device that is not there.
+
+        Raises:
+            RuntimeError: in PyTorch's words.
+        """
+        device = self.kwargs.get("device")
+        if device is not None and device.type == "cuda" and (device.index or 0) > 0:
+            raise RuntimeError(
+                f"HIP error: invalid device ordinal: {device}; the pretended machine has one GPU, cuda:0"
+            )
+        if self.name in _MIXED:
+            return
+        for tensor in _tensors(self.given.values()):
+            if not tensor.is_cuda and tensor.dim() and tensor.device.type != "meta":
+                raise RuntimeError(
+                    "Expected all tensors to be on the same device, but found at least two devices, cuda:0 and "
+                    f"{tensor.device}! ({self.name})"
+                )
+
+    def run(self, out: Callable[[torch.Tensor], torch.Tensor]) -> Any:
+        """Run on the CPU; `out` gives the CPU's tensor for one that the operation only writes."""
+        here: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}  # id of the CPU's tensor -> it, and the device's
+
+        def down(value: Any, parameter: Any = None) -> Any:
+            if isinstance(value, torch.Tensor):
+                if not value.is_cuda:
+                    return value
+                written = parameter is not None and parameter.is_out
+                tensor = out(value) if written and value.numel() else memory.host(value)
+                here[id(tensor)] = (tensor, value)
+                return tensor
+            if isinstance(value, list | tuple):
+                return type(value)(down(item, parameter) for item in value)
+            if isinstance(value, torch.device):
+                return torch.device("cpu") if value.type == "cuda" else value
+            if isinstance(value, torch.UntypedStorage) and value.is_cuda:
+                return memory.host_storage(value)
+            return value
+
+        names = list(self.parameters)
+        args = [down(value, self.parameters[names[i]]) for i, value in enumerate(self.args)]
+        kwargs = {name: down(value, self.parameters[name]) for name, value in self.kwargs.items()}
+        with generators.drawing(self.op, kwargs):
+            result = self.op(*args, **kwargs)
+        for tensor, device in here.values():
+            _follow(tensor, device)
+        storages = {tensor.untyped_storage()._cdata: device for tensor, device in here.values()}
+        stays = self.kwargs.get("device") is not None and self.kwargs["device"].type != "cuda"
+        return result if stays else self._up(result, here, storages)
+
+    def _up(self, result: Any, here: dict, storages: dict) -> Any:
+        if isinstance(result, torch.Tensor):
+            if id(result) in here:
+                return here[id(result)][1]
+            if any(result is value for value in _tensors(self.given.values())):
+                return result  # a CPU tensor that was written, such as copy_'s
+            source = storages.get(result.untyped_storage()._cdata)
+            return memory.lend(_own(result)) if source is None else memory.alias(source, result)
+        if isinstance(result, list | tuple):
+            return type(result)(self._up(item, here, storages) for item in result)
+        return result
+
+    def undone(self) -> Any:
+        """Results with the right sizes and no content."""
+        meta = [_map(value, lambda tensor: tensor.to("meta")) for value in self.args]
+        kwargs = {name: _map(value, lambda tensor: tensor.to("meta")) for name, value in self.kwargs.items()}
+        result = self.op(*meta, **kwargs)
+        outs = [self.given[name] for name, parameter in self.parameters.items() if parameter.is_out]
+        if outs:
+            return outs[0] if len(outs) == 1 else tuple(outs)
+        return _map(result, lambda tensor: memory.lend(torch.zeros_like(tensor, device="cpu")))
+
+
+def _own(result: torch.Tensor) -> torch.Tensor:
+    """A result with a storage of its own: a CPU tensor that somebody else holds is copied."""
+    return result.detach() if result.requires_grad else result
+
+
+def _follow(tensor: torch.Tensor, device: torch.Tensor) -> None:
+    """Give a device tensor the sizes that an operation gave the CPU's, in place."""
+    if tensor.size() == device.size() and tensor.stride() == device.stride():
+        return
+    same = (
+        device.untyped_storage().nbytes() and tensor.untyped_storage().data_ptr() == device.untyped_storage().data_ptr()
+    )
+    if same:
+        _aten.as_strided_(device, tensor.size(), tensor.stride(), tensor.storage_offset())
+    else:
+        device.data = memory.lend(tensor)
+
+
+def _tensors(values: Any) -> Iterator[torch.Tensor]:
+    for value in values:
+        if isinstance(value, torch.Tensor):
+            yield value
+        elif isinstance(value, list | tuple):
+            yield from _tensors(value)
+
+
+def _map(value: Any, function: Callable[[torch.Tensor], torch.Tensor]) -> Any:
+    if isinstance(value, torch.Tensor):
+        return function(value)
+    if isinstance(value, list | tuple):
+        return type(value)(_map(item, function) for item in value)
+    if isinstance(value, torch.device):
+        return torch.device("meta")
+    return value

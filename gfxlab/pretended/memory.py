@@ -1,0 +1,176 @@
+"""Tensors that are on "cuda:0" for PyTorch and lie in the CPU's memory.
+
+They are genuine: PyTorch itself says `is_cuda`, keeps views and their base, refuses `.numpy()`, copies between devices.
+A CPU tensor's bytes are handed over by DLPack with the device's number exchanged; views of them share PyTorch's
+storage.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+
+import torch
+from torch.multiprocessing.reductions import StorageWeakRef
+
+from gfxlab.pretended.attaching import CannotPretend
+
+_DLPACK_CUDA = 2  # DLDeviceType
+
+_hosts: dict[int, StorageWeakRef] = {}  # address of a storage on the device -> the CPU's storage that holds its bytes
+_prune_at = 1024
+
+
+def lend(result: torch.Tensor) -> torch.Tensor:
+    """A tensor on the device with the bytes, dtype and strides of a CPU tensor whose storage nobody else uses."""
+    if result.layout != torch.strided or result.is_nested:
+        raise CannotPretend(f"a tensor of layout {result.layout} cannot be pretended, only dense ones")
+    storage = result.untyped_storage()
+    whole = _handed_over(torch.empty(0, dtype=torch.uint8).set_(storage))
+    if storage.nbytes():
+        _remember(storage)
+    return _shaped(whole, result)
+
+
+def alias(source: torch.Tensor, result: torch.Tensor) -> torch.Tensor:
+    """A view of a device tensor's storage with the dtype, sizes and strides of `result`, which lies on the CPU."""
+    with torch._C._AutoDispatchBelowAutograd():
+        return _shaped(torch.ops.aten.alias(source), result)
+
+
+def host(tensor: torch.Tensor) -> torch.Tensor:
+    """A CPU tensor over the same bytes as a tensor on the device."""
+    found = host_storage(tensor.untyped_storage())
+    return torch.empty(0, dtype=tensor.dtype).set_(found, tensor.storage_offset(), tensor.size(), tensor.stride())
+
+
+def host_storage(storage: torch.UntypedStorage) -> torch.UntypedStorage:
+    """The CPU's storage under one of the device."""
+    return _host_storage(storage.data_ptr()) if storage.nbytes() else torch.UntypedStorage(0)
+
+
+def moved(storage: torch.UntypedStorage, device: torch.device, non_blocking: bool = False) -> torch.UntypedStorage:
+    """A storage on another device, as `torch.load` asks for it; itself if it is there already."""
+    device = torch.device(device)
+    if storage.device.type == device.type:
+        return storage
+    if "cuda" not in (storage.device.type, device.type):
+        return torch._utils._to(storage, device, non_blocking)
+    content = torch.empty(0, dtype=torch.uint8).set_(host_storage(storage) if storage.is_cuda else storage).clone()
+    return (lend(content) if device.type == "cuda" else content).untyped_storage()
+
+
+def fixed_host(tensor: torch.Tensor) -> torch.Tensor:
+    """As `host`, but PyTorch refuses to make the storage larger: the device's tensor would not follow."""
+    storage = tensor.untyped_storage()
+    bytes_ = torch._C._construct_storage_from_data_pointer(storage.data_ptr(), torch.device("cpu"), storage.nbytes())
+    return torch.empty(0, dtype=tensor.dtype).set_(bytes_, tensor.storage_offset(), tensor.size(), tensor.stride())
+
+
+def storage_at(address: int) -> torch.UntypedStorage | None:
+    """The CPU's storage under the device tensor that has this address, or None."""
+    found = _host_storage(address, default=None)
+    if found is not None:
+        return found
+    for start in list(_hosts):
+        storage = _host_storage(start, default=None) if start <= address else None
+        if storage is not None and address < start + storage.nbytes():
+            return storage
+    return None
+
+
+_MISSING = object()
+
+
+def _host_storage(address: int, default=_MISSING):
+    reference = _hosts.get(address)
+    storage = None if reference is None else torch.UntypedStorage._new_with_weak_ptr(reference.cdata)
+    if storage is None and default is _MISSING:
+        raise CannotPretend(f"a tensor on the device lies at {address:#x}, where gfxlab put none")
+    return default if storage is None else storage
+
+
+def _remember(storage: torch.UntypedStorage) -> None:
+    global _prune_at
+    _hosts[storage.data_ptr()] = StorageWeakRef(storage)
+    if len(_hosts) > _prune_at:
+        for address in [address for address, reference in list(_hosts.items()) if reference.expired()]:
+            _hosts.pop(address, None)
+        _prune_at = max(1024, 2 * len(_hosts))
+
+
+def _handed_over(content: torch.Tensor) -> torch.Tensor:
+    """The same bytes as a tensor on the device: DLPack's capsule says another device."""
+    capsule = torch._C._to_dlpack(content)
+    pointer = ctypes.pythonapi.PyCapsule_GetPointer
+    pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    device = pointer(capsule, b"dltensor") + ctypes.sizeof(ctypes.c_void_p)  # behind DLTensor.data
+    ctypes.c_int32.from_address(device).value = _DLPACK_CUDA
+    with _initialised():
+        return torch._C._from_dlpack(capsule)
+
+
+@contextlib.contextmanager
+def _initialised():
+    """Leftover tensors live on when the pretence ends, where PyTorch would say that it has no CUDA."""
+    stock = torch.cuda._lazy_init
+    torch.cuda._lazy_init = lambda: None
+    try:
+        yield
+    finally:
+        torch.cuda._lazy_init = stock
+
+
+def _shaped(tensor: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+    with torch._C._AutoDispatchBelowAutograd():
+        if tensor.dtype != like.dtype:
+            tensor = torch.ops.aten.view.dtype(torch.ops.aten.as_strided_(tensor, [0], [1], 0), like.dtype)
+        return torch.ops.aten.as_strided_(tensor, like.size(), like.stride(), like.storage_offset())
+
+
+# ---- how much is in use ----------------------------------------------------------------------------------------------
+
+_most = 0
+
+
+def allocated() -> int:
+    """Bytes of the device's storages that live."""
+    global _most
+    sizes = [found.nbytes() for start in list(_hosts) if (found := _host_storage(start, default=None)) is not None]
+    _most = max(_most, sum(sizes))
+    return sum(sizes)
+
+
+def most() -> int:
+    """The most bytes that were in use whenever somebody asked."""
+    allocated()
+    return _most
+
+
+def reset_most() -> None:
+    """Begin again with what is in use now."""
+    global _most
+    _most = 0
+    allocated()
+
+
+# ---- pinned memory of the CPU, which a kernel may be given -----------------------------------------------------------
+
+_pinned: dict[int, StorageWeakRef] = {}
+
+
+def pin(tensor: torch.Tensor, device: object = None) -> torch.Tensor:
+    """A copy of a CPU tensor that counts as pinned."""
+    if tensor.is_cuda:
+        raise RuntimeError(
+            f"cannot pin 'torch.cuda.{tensor.type().rpartition('.')[2]}' only dense CPU tensors can be pinned"
+        )
+    copy = tensor.clone()
+    _pinned[copy.untyped_storage()._cdata] = StorageWeakRef(copy.untyped_storage())
+    return copy
+
+
+def is_pinned(tensor: torch.Tensor, device: object = None) -> bool:
+    """Whether `pin` made its storage."""
+    reference = _pinned.get(tensor.untyped_storage()._cdata) if tensor.device.type == "cpu" else None
+    return reference is not None and not reference.expired()
