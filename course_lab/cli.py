@@ -63,10 +63,12 @@ def _stop(sentence: str) -> NoReturn:
 def _is_for_the_user(error: Exception) -> bool:
     from course_lab.authoring.lessons import LessonError
     from course_lab.authoring.notebooks import NotebookError
+    from course_lab.classroom.failures import ClassroomError
     from course_lab.model import ModelUnavailable
     from gfxlab.cli import is_for_the_user
 
-    return isinstance(error, LessonError | ModelUnavailable | NotebookError) or is_for_the_user(error)
+    known = LessonError | ModelUnavailable | NotebookError | ClassroomError
+    return isinstance(error, known) or is_for_the_user(error)
 
 
 def _say_version(wanted: bool) -> None:
@@ -133,6 +135,29 @@ def _failed(answer: Answer) -> bool:
     if report.status == "not-attempted" and answer.named:
         print("Have you written it? Save the notebook first: this command reads the file.")
     return report.status == "failed"
+
+
+@app.command()
+def grade(
+    submissions: Annotated[Path, typer.Argument(help="A folder with a folder, a zip or a notebook for each learner.")],
+    out: Annotated[Path, typer.Option(help="The folder of results; an interrupted grading goes on in it.")],
+    seed: Annotated[str | None, typer.Option(help="Of the hidden cases; none draws one and keeps it.")] = None,
+    exercise: Annotated[
+        list[str] | None, typer.Option("--exercise", "-e", help="2.1, or 2 for a lesson; may be repeated.")
+    ] = None,
+    jobs: Annotated[int | None, typer.Option("--jobs", "-j", min=1, help="Graders at once; none: one a core.")] = None,
+    unsafe: Annotated[bool, typer.Option("--unsafe", help="Grade without a sandbox.")] = False,
+) -> None:
+    """Grade a class: every submission in a sandbox of its own, on cases that nobody has seen."""
+    from course_lab.classroom import run
+
+    if unsafe:
+        print(run.UNSAFE, file=sys.stderr)
+    try:
+        print(run.grade_class(submissions, out, seed=seed, exercises=exercise or (), jobs=jobs, unsafe=unsafe))
+    except KeyboardInterrupt:
+        print(f"course: stopped. The same command goes on with what is left, in {out}.", file=sys.stderr)
+        raise typer.Exit(130) from None
 
 
 @app.command()

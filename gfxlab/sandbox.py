@@ -132,7 +132,7 @@ def run(
         transport.save(payload, folder / "payload")
         (folder / "work").mkdir()
         process, reader = _start(job, folder, time_limit, _affordable(memory_limit), confined)
-        printed = _Printed()
+        printed = Printed()
         try:
             finished = _watch(process, reader, printed, time_limit, folder, on_part)
         finally:
@@ -230,7 +230,7 @@ def _affordable(memory_limit: int | None) -> int | None:
 
 
 @dataclass
-class _Printed:
+class Printed:
     """A child's output: the first bytes, the last bytes, and how many came between."""
 
     head: bytearray = field(default_factory=bytearray)
@@ -261,7 +261,7 @@ class _Printed:
         return (bytes(self.head) + gap + bytes(self.tail)).decode(errors="replace")
 
 
-def _watch(process, reader, printed: _Printed, time_limit: float, folder: Path, on_part) -> bool:
+def _watch(process, reader, printed: Printed, time_limit: float, folder: Path, on_part) -> bool:
     """Read the child's output until it ends; False when its time is up first."""
     deadline = time.monotonic() + time_limit
     streams, parts = [reader], 0
@@ -300,17 +300,17 @@ def _outcome(folder: Path, exit_code: int | None, output: str, time_limit: float
         if exit_code is None:
             status, error = "timeout", Error("TimeoutError", f"not finished after {time_limit:g} seconds")
         elif os.path.lexists(folder / "end"):
-            status, error, stack = _last_word(transport.load(folder / "end"))
+            status, error, stack = last_word(transport.load(folder / "end"))
         else:
             killed_by = -exit_code if exit_code < 0 else None
-            status, error = _death(exit_code, output)
+            status, error = death(exit_code, output)
     except (transport.TransportError, KeyError, TypeError, ValueError) as problem:
         status, error = "crash", Error("Crash", f"its result cannot be read ({problem})")
     value = parts[-1] if parts else None
     return Outcome(status, value, error, output, seconds, killed_by, tuple(parts), stack)
 
 
-def _last_word(end: dict[str, Any]) -> tuple[str, Error | None, tuple[tuple[str, int, str], ...]]:
+def last_word(end: dict[str, Any]) -> tuple[str, Error | None, tuple[tuple[str, int, str], ...]]:
     """What the child itself said about its end: status, error, where the error came from."""
     if end["status"] == "ok":
         return "ok", None, ()
@@ -320,7 +320,7 @@ def _last_word(end: dict[str, Any]) -> tuple[str, Error | None, tuple[tuple[str,
     return end["status"], Error(str(end["type"]), str(end["message"]), end["line"]), stack
 
 
-def _death(exit_code: int, output: str) -> tuple[str, Error]:
+def death(exit_code: int, output: str) -> tuple[str, Error]:
     """Why a child ended without saying so."""
     if exit_code == -signal.SIGKILL or "std::bad_alloc" in output:
         return "memory", Error("MemoryError", "the process was killed, most likely because it used too much memory")
@@ -332,9 +332,13 @@ def _death(exit_code: int, output: str) -> tuple[str, Error]:
 
 def _stack(folder: Path) -> tuple[tuple[str, int, str], ...]:
     with contextlib.suppress(OSError):
-        text = (folder / "stack.txt").read_text(errors="replace")
-        return tuple((name, int(line), function) for name, line, function in _LINE.findall(text))
+        return read_stack((folder / "stack.txt").read_text(errors="replace"))
     return ()
+
+
+def read_stack(text: str) -> tuple[tuple[str, int, str], ...]:
+    """(file, line, function) of each frame that `faulthandler` wrote down, innermost first."""
+    return tuple((name, int(line), function) for name, line, function in _LINE.findall(text))
 
 
 # ---- the child's side ----------------------------------------------------------------------------------------------
@@ -357,8 +361,8 @@ def _child(
     if worker := os.fork():
         _supervise(worker)
     stack_file = open(folder / "stack.txt", "w")  # noqa: SIM115  open until the process dies
-    _redirect(writer)
-    _limit(time_limit, memory_limit)
+    redirect(writer)
+    limit_resources(time_limit, memory_limit)
     os.environ.pop("TRITON_INTERPRET", None)
     os.chdir(folder / "work")
     faulthandler.enable(stack_file)
@@ -371,9 +375,9 @@ def _child(
         _deliver(getattr(importlib.import_module(module), function)(payload), folder)
         end: dict[str, Any] = {"status": "ok"}
     except BaseException as error:  # SystemExit and KeyboardInterrupt are answers too
-        end = _describe(error)
+        end = describe(error)
     if end["status"] == "memory":
-        _make_room()
+        make_room()
     faulthandler.cancel_dump_traceback_later()
     transport.save(end, folder / "end")
     for stream in (sys.stdout, sys.stderr):
@@ -433,7 +437,8 @@ def _deliver(result: Any, folder: Path) -> None:
         transport.save(part, folder / f"part{number}")
 
 
-def _describe(error: BaseException) -> dict[str, Any]:
+def describe(error: BaseException) -> dict[str, Any]:
+    """An exception as the child's last word: see `last_word`."""
     frames = traceback.extract_tb(error.__traceback__)
     stack = [[frame.filename, frame.lineno or 0, frame.name] for frame in reversed(frames)]
     about: dict[str, Any] = {"line": frames[-1].lineno if frames else None, "stack": stack}
@@ -443,7 +448,8 @@ def _describe(error: BaseException) -> dict[str, Any]:
     return about | {"status": "error", "type": type(error).__name__, "message": str(error)[:10_000]}
 
 
-def _redirect(writer) -> None:
+def redirect(writer) -> None:
+    """Make `writer` (an open end of a pipe) this process's output, and nothing its input."""
     os.dup2(writer.fileno(), 1)
     os.dup2(writer.fileno(), 2)
     writer.close()
@@ -454,7 +460,8 @@ def _redirect(writer) -> None:
     sys.stderr = open(2, "w", buffering=1, encoding="utf-8", errors="replace", closefd=False)  # noqa: SIM115
 
 
-def _limit(time_limit: float, memory_limit: int | None) -> None:
+def limit_resources(time_limit: float, memory_limit: int | None) -> None:
+    """Bound this process: seconds, sizes of files, and bytes of memory beyond what it holds already."""
     resource.setrlimit(resource.RLIMIT_FSIZE, (MAX_RESULT, MAX_RESULT))
     signal.setitimer(signal.ITIMER_REAL, time_limit + 5)  # ends this process even when its parent has died
     if memory_limit is not None:
@@ -462,7 +469,8 @@ def _limit(time_limit: float, memory_limit: int | None) -> None:
         resource.setrlimit(resource.RLIMIT_DATA, (held + memory_limit, held + memory_limit + _SPARE))
 
 
-def _make_room() -> None:
+def make_room() -> None:
+    """After memory ran out: give this process the little that it needs for saying so."""
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
     resource.setrlimit(resource.RLIMIT_DATA, (hard, hard))
     gc.collect()

@@ -7,12 +7,14 @@ refused.
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import os
 import stat
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import torch
@@ -60,11 +62,65 @@ def load(folder: Path, *, limit: int = 1 << 30) -> Any:
     try:
         path = folder / _STRUCTURE
         _regular_file(path, _MAX_JSON)
-        return _unpack(json.loads(path.read_text()), folder, [limit])
+        budget = [limit]
+        return _unpack(json.loads(path.read_text()), lambda number: _stored_array(folder / f"{number}.npy", budget))
     except TransportError:
         raise
     except Exception as error:  # numpy and json raise many kinds on garbage
         raise TransportError(f"{folder.name} cannot be read: {type(error).__name__}: {error}") from None
+
+
+def to_bytes(value: Any) -> bytes:
+    """`value` as one string of bytes, for a pipe: the length of the structure, the structure, the arrays.
+
+    Raises:
+        TypeError: something in `value` is of another type than `save` takes.
+    """
+    arrays: list[np.ndarray] = []
+    structure = _pack(value, arrays)
+    blobs = []
+    for array in arrays:
+        blob = io.BytesIO()
+        np.save(blob, array, allow_pickle=False)
+        blobs.append(blob.getvalue())
+    head = json.dumps([structure, [len(blob) for blob in blobs]]).encode()
+    return b"".join([len(head).to_bytes(8, "little"), head, *blobs])
+
+
+def from_bytes(data: bytes, *, limit: int = _MAX_JSON) -> Any:
+    """What `to_bytes` made; no file is touched, whatever the bytes say.
+
+    limit: bytes of structure that are read; the arrays are as large as the bytes that are there.
+
+    Raises:
+        TransportError: the bytes are garbled, or the structure is too large.
+    """
+    try:
+        length = int.from_bytes(data[:8], "little")
+        if not 0 < length <= min(limit, len(data) - 8):
+            raise TransportError(f"a structure of {length} bytes is announced, in {len(data)} bytes")
+        structure, sizes = json.loads(data[8 : 8 + length])
+        return _unpack(structure, _arrays_in(data, 8 + length, sizes))
+    except TransportError:
+        raise
+    except Exception as error:  # numpy and json raise many kinds on garbage
+        raise TransportError(f"the bytes cannot be read: {type(error).__name__}: {error}") from None
+
+
+def _arrays_in(data: bytes, start: int, sizes: list[int]) -> Callable[[int], np.ndarray]:
+    places = [start]
+    for size in sizes:
+        if type(size) is not int or size < 0 or places[-1] + size > len(data):
+            raise TransportError(f"an array of {size} bytes is announced, which are not there")
+        places.append(places[-1] + size)
+
+    def array(number: int) -> np.ndarray:
+        if not 0 <= number < len(sizes):
+            raise TransportError(f"there is no array {number}")
+        blob = data[places[number] : places[number + 1]]
+        return _array(io.BytesIO(blob), len(blob), f"array {number}")
+
+    return array
 
 
 def _pack(value: Any, arrays: list[np.ndarray]) -> Any:
@@ -98,19 +154,20 @@ def _raw(tensor: torch.Tensor) -> np.ndarray:
         return tensor.view(_BITS[tensor.element_size()]).numpy()
 
 
-def _unpack(value: Any, folder: Path, budget: list[int]) -> Any:
+def _unpack(value: Any, array: Callable[[int], np.ndarray]) -> Any:
+    """array: gives the array with this number."""
     if isinstance(value, list):
-        return [_unpack(item, folder, budget) for item in value]
+        return [_unpack(item, array) for item in value]
     if not isinstance(value, dict):
         return value
     if "$tuple" in value:
-        return tuple(_unpack(item, folder, budget) for item in value["$tuple"])
+        return tuple(_unpack(item, array) for item in value["$tuple"])
     if "$dtype" in value:
         return _TORCH[value["$dtype"]]
     if "$array" in value:
-        array = _read_array(folder / f"{int(value['$array'])}.npy", budget)
-        return _tensor(array, value) if "dtype" in value else array
-    return {key: _unpack(item, folder, budget) for key, item in value.items()}
+        found = array(int(value["$array"]))
+        return _tensor(found, value) if "dtype" in value else found
+    return {key: _unpack(item, array) for key, item in value.items()}
 
 
 def _regular_file(path: Path, limit: int) -> int:
@@ -122,16 +179,20 @@ def _regular_file(path: Path, limit: int) -> int:
     return status.st_size
 
 
-def _read_array(path: Path, budget: list[int]) -> np.ndarray:
+def _stored_array(path: Path, budget: list[int]) -> np.ndarray:
     size = _regular_file(path, budget[0])
     budget[0] -= size
     with open(path, "rb") as file:
-        version = np.lib.format.read_magic(file)
-        shape, _, dtype = _HEADER[version](file)
-        if dtype.hasobject or file.tell() + math.prod(shape) * dtype.itemsize != size:
-            raise TransportError(f"{path.name} does not hold the array that it announces")
-        file.seek(0)
-        return np.lib.format.read_array(file, allow_pickle=False)
+        return _array(file, size, path.name)
+
+
+def _array(file: BinaryIO, size: int, name: str) -> np.ndarray:
+    version = np.lib.format.read_magic(file)
+    shape, _, dtype = _HEADER[version](file)
+    if dtype.hasobject or file.tell() + math.prod(shape) * dtype.itemsize != size:
+        raise TransportError(f"{name} does not hold the array that it announces")
+    file.seek(0)
+    return np.lib.format.read_array(file, allow_pickle=False)
 
 
 def _tensor(array: np.ndarray, about: dict[str, Any]) -> torch.Tensor:

@@ -6,13 +6,14 @@ References, seeds, tolerances and verdicts stay in this process.  The child gets
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import inspect
 import os
 import re
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import torch
@@ -53,6 +54,8 @@ def grade(
     mistakes: _Mistakes = list,
     card: bool = False,
     tell: Callable[[str], object] = lambda stage: None,
+    seed: str = "",
+    on_gpu: bool = True,
 ) -> Report:
     """Grade the text of an answer cell.
 
@@ -67,6 +70,8 @@ def grade(
             recognises; an exercise given by number has those of the lesson's mutants.
         card: add to the report of a right answer how well it does: bytes moved, the machine code, a picture.
         tell: hears in a few words what the check is at ("case 3 of 7").
+        seed: draws other numbers for the cases than a learner has seen; the same ones for the same seed.
+        on_gpu: once more on this machine's GPU, where there is one.
     """
     if isinstance(exercise, str):
         from course_lab.authoring import lessons
@@ -75,9 +80,10 @@ def grade(
         solution = lessons.solution(exercise) if solution is None else solution
         mistakes = partial(_mistakes, exercise)
         exercise = lessons.exercise(exercise)
-    report = _grade(exercise, source.as_python(code), Given(stub, solution, mistakes), tell)
+    given = Given(stub, solution, mistakes, seed, on_gpu)
+    report = _grade(exercise, source.as_python(code), given, tell)
     if card and report.passed:
-        runs = make_runs(exercise)
+        runs = make_runs(exercise, seed)
         job = make_job(exercise, source.as_python(code), runs)
         tell("right; how well does it do?")
         report = replace(report, card=instruments.look(job, exercise.picture, runs, solution, _CARD_ARCH))
@@ -99,11 +105,13 @@ def _mistakes(number: str) -> list[tuple[str, str]]:
 
 @dataclass(frozen=True)
 class Given:
-    """What the author of an exercise wrote, as for `grade`."""
+    """What the author of an exercise wrote, and how it is graded, as for `grade`."""
 
     stub: str | None
     solution: str | None
     mistakes: _Mistakes
+    seed: str = ""
+    on_gpu: bool = True
 
 
 def _grade(exercise: Exercise, code: str, given: Given, tell: _Tell) -> Report:
@@ -121,7 +129,7 @@ def _grade_attempt(exercise: Exercise, code: str, given: Given, tell: _Tell) -> 
         found = diagnosis("syntax-error", line=tree.line, message=tree.message)
         return _failed(exercise, found, excerpt=excerpt(code, tree.line, tree.column))
 
-    runs = make_runs(exercise)
+    runs = make_runs(exercise, given.seed)
     stopped = _run_on_interpreter(exercise, code, runs, tell)
     if stopped is not None:
         return stopped
@@ -129,7 +137,7 @@ def _grade_attempt(exercise: Exercise, code: str, given: Given, tell: _Tell) -> 
     found = diagnose(facts) if facts.failing else _passed_over(exercise, code, runs) or _luck(exercise, code, runs)
     if found and facts.failing:
         found = _explained(facts, found, code, given, tell)
-    runs += _run_on_gpu(exercise, code, runs)
+    runs += _run_on_gpu(exercise, code, runs) if given.on_gpu else []
     if found is None and any(not run.passed for run in runs):
         found = diagnosis("gpu-differs", gpu=engines.gpu().name)
     opinion = simulated.Opinion()
@@ -192,9 +200,17 @@ def _report(exercise: Exercise, code: str, runs: list[CaseRun], found: Diagnosis
 # ---- the cases -----------------------------------------------------------------------------------------------------
 
 
-def make_runs(exercise: Exercise) -> list[CaseRun]:
-    """Inputs and expected outputs of every case, the same at every call."""
-    return [_make_run(exercise, call) for case in exercise.cases for call in _calls(case)]
+def make_runs(exercise: Exercise, seed: str = "") -> list[CaseRun]:
+    """Inputs and expected outputs of every case, the same at every call with the same seed."""
+    if not seed:
+        return [_make_run(exercise, call) for case in exercise.cases for call in _calls(case)]
+    return [replace(run) for run in _drawn(exercise, seed)]
+
+
+@lru_cache(maxsize=128)
+def _drawn(exercise: Exercise, seed: str) -> tuple[CaseRun, ...]:
+    """The references of a whole class, computed once; nobody fills these runs in."""
+    return tuple(_make_run(exercise, call, seed) for case in exercise.cases for call in _calls(case))
 
 
 def _calls(case: Case) -> Iterator[Case]:
@@ -204,8 +220,8 @@ def _calls(case: Case) -> Iterator[Case]:
         yield replace(case, name=f"{case.name}, called again")
 
 
-def _make_run(exercise: Exercise, case) -> CaseRun:
-    generator = torch.Generator().manual_seed(zlib.crc32(f"{exercise.number}/{case.name}".encode()))
+def _make_run(exercise: Exercise, case: Case, seed: str = "") -> CaseRun:
+    generator = torch.Generator().manual_seed(_number(f"{exercise.number}/{case.name}", seed))
     args = tuple(case.make(generator))
     copies = fresh(args)
     result = exercise.reference(*copies)
@@ -218,6 +234,13 @@ def _make_run(exercise: Exercise, case) -> CaseRun:
     limits = {"torch_may_finish": exercise.torch_may_finish, "max_launches": exercise.max_launches}
     limits |= {"no_idle": exercise.no_idle, "demand": exercise.demand}
     return CaseRun(case, args, outputs, dtypes, inplace=exercise.inplace, **limits)
+
+
+def _number(name: str, seed: str) -> int:
+    """The seed of one case; who knows that of another case, or an output, cannot tell it."""
+    if not seed:
+        return zlib.crc32(name.encode())
+    return int.from_bytes(hashlib.sha256(f"{seed}/{name}".encode()).digest()[:7], "little")
 
 
 def make_job(exercise: Exercise, code: str, runs: list[CaseRun], **how: Any) -> Job:
