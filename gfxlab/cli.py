@@ -275,6 +275,7 @@ def conformance(
     every: Annotated[bool, typer.Option("--all", help="Every parametrisation; goes on where it stopped.")] = False,
     only: Annotated[list[str] | None, typer.Option(help="One test by pytest's name; several times.")] = None,
     logs: Annotated[Path, typer.Option(help="Where outcomes are kept.")] = Path(".conformance"),
+    jobs: Annotated[int, typer.Option(help="Processes at a time.")] = 1,
 ) -> None:
     """Run Triton's own tests of its language on simulated GPUs; needs pytest."""
     from gfxlab.conformance import survey
@@ -282,7 +283,7 @@ def conformance(
     archs = [known(name) for name in arch or survey.ARCHS]
     try:
         report = survey.conformance(
-            triton, archs=archs, seed=seed, every=every, sample=sample, only=only or (), logs=logs
+            triton, archs=archs, seed=seed, every=every, sample=sample, only=only or (), logs=logs, jobs=jobs
         )
     except FileNotFoundError as missing:
         _stop(f"{missing}")

@@ -1,8 +1,9 @@
-"""The log of a run: a line of JSON for each outcome of a test."""
+"""The log of a run: a line of JSON for each outcome of a test, and which process runs which tests."""
 
 from __future__ import annotations
 
 import json
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -11,3 +12,8 @@ def read(log: Path) -> list[dict[str, Any]]:
     """The lines of a log: the last one of each test."""
     lines = [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
     return list({line["test"]: line for line in lines}.values())
+
+
+def shard_of(test: str, shards: int) -> int:
+    """Which of so many parts a test belongs to, the same in every process."""
+    return zlib.crc32(test.encode()) % shards

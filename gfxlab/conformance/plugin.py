@@ -24,7 +24,7 @@ import pytest
 from triton.compiler.errors import CompilationError
 from triton.runtime.errors import OutOfResources
 
-from gfxlab.conformance.outcomes import read
+from gfxlab.conformance.outcomes import read, shard_of
 from gfxlab.pretended import pretend
 from gfxlab.simulator import SimulationError, UnknownInstruction
 from gfxlab.simulator.show.run import Run
@@ -42,6 +42,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--sample", type=int, default=0, help="parametrisations of each function; 0: all")
     group.addoption("--seed", type=int, default=0, help="of the sample")
     group.addoption("--log", type=Path, required=True, help="JSON lines: outcomes so far, which are not run again")
+    group.addoption("--shard", default="0/1", help="which of how many parts of the tests this process runs")
     group.addoption("--seconds", type=int, default=60, help="processor time that one test may take")
 
 
@@ -68,7 +69,9 @@ class _Survey:
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
         done = {line["test"] for line in read(self._log)}
         wanted = sampled([item.nodeid for item in items], config.getoption("--sample"), config.getoption("--seed"))
-        items[:] = [item for item in items if item.nodeid in wanted and item.nodeid not in done]
+        part, parts = map(int, config.getoption("--shard").split("/"))
+        mine = {test for test in wanted if shard_of(test, parts) == part} - done
+        items[:] = [item for item in items if item.nodeid in mine]
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:

@@ -8,11 +8,12 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gfxlab.conformance.outcomes import read
+from gfxlab.conformance.outcomes import read, shard_of
 
 ARCHS = ("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201")
 FOLDER = "python/test/unit/language"
@@ -95,6 +96,7 @@ def conformance(
     only: Sequence[str] = (),
     logs: Path | str = ".conformance",
     seconds: int = 60,
+    jobs: int = 1,
 ) -> Report:
     """Run the tests of Triton's language on simulated GPUs.
 
@@ -104,6 +106,7 @@ def conformance(
         only: tests by pytest's name (`test_core.py::test_dot[...]`), without sample and memory.
         logs: the folder for outcomes so far, a file for each architecture, seed and sample.
         seconds: processor time that one test may take.
+        jobs: processes at a time.
 
     Raises:
         FileNotFoundError: there are no such tests.
@@ -117,20 +120,34 @@ def conformance(
     logs = Path(logs).resolve()
     logs.mkdir(parents=True, exist_ok=True)
     targets = [f"{folder}/{test.removeprefix(FOLDER + '/')}" for test in only] or present
-    outcomes = {}
-    for arch in archs:
-        log = logs / ("-".join([arch, "only"] if only else [arch, str(seed), str(sample or "all")]) + ".jsonl")
-        if only:
-            log.unlink(missing_ok=True)
-        _until_done(folder, targets, log, arch=arch, seed=seed, sample=sample, seconds=seconds)
-        outcomes[arch] = read(log)
-    return Report(Path(triton), seed, sample, outcomes)
+    found = {arch: _log(logs, arch, seed, sample, bool(only)) for arch in archs}
+    shards = 1 if only or jobs == 1 else -(-2 * jobs // len(archs))  # two for each process: some take longer
+    with ThreadPoolExecutor(jobs) as pool:
+        todo = [
+            pool.submit(
+                _until_done, folder, targets, log, (i, shards), arch=arch, seed=seed, sample=sample, seconds=seconds
+            )
+            for arch, log in found.items()
+            for i in range(shards)
+        ]
+        for one in todo:
+            one.result()
+    return Report(Path(triton), seed, sample, {arch: read(log) for arch, log in found.items()})
 
 
-def _until_done(folder: Path, targets: list[str], log: Path, **options: Any) -> None:
+def _log(logs: Path, arch: str, seed: int, sample: int, only: bool) -> Path:
+    """Where the outcomes of an architecture go; those of single tests are not kept from before."""
+    log = logs / ("-".join([arch, "only"] if only else [arch, str(seed), str(sample or "all")]) + ".jsonl")
+    if only:
+        log.unlink(missing_ok=True)
+    return log
+
+
+def _until_done(folder: Path, targets: list[str], log: Path, shard: tuple[int, int], **options: Any) -> None:
     """Start pytest until it ends by itself; a test in which it died is noted and left out of the next start."""
-    while not _run(folder, targets, log, **options):
-        died = [line for line in read(log) if line["outcome"] == "started"]
+    part, shards = shard
+    while not _run(folder, targets, log, shard=f"{part}/{shards}", **options):
+        died = [one for one in read(log) if one["outcome"] == "started" and shard_of(one["test"], shards) == part]
         if not died:
             raise RuntimeError(f"pytest ended before the first test; run it by hand in {folder}")
         with log.open("a") as file:
@@ -139,10 +156,10 @@ def _until_done(folder: Path, targets: list[str], log: Path, **options: Any) -> 
                 file.write(json.dumps({"test": line["test"], "outcome": "refused", "why": why}) + "\n")
 
 
-def _run(folder: Path, targets: list[str], log: Path, *, arch: str, seed: int, sample: int, seconds: int) -> bool:
-    """One start of pytest; whether it came to its end."""
+def _run(folder: Path, targets: list[str], log: Path, *, arch: str, **options: Any) -> bool:
+    """One start of pytest; whether it came to its end. options: of `plugin`."""
     command = [sys.executable, "-m", "pytest", "-q", "-p", "gfxlab.conformance.plugin", "-p", "no:cacheprovider"]
-    command += [f"--survey-arch={arch}", f"--seed={seed}", f"--sample={sample}", f"--log={log}", f"--seconds={seconds}"]
+    command += [f"--survey-arch={arch}", f"--log={log}", *(f"--{name}={value}" for name, value in options.items())]
     command += ["-p", "no:xdist", "-W", "ignore", "--tb=short", "--no-header", "--rootdir", str(folder), *targets]
     with log.with_suffix(".txt").open("a") as output:
         child = subprocess.Popen(
