@@ -35,6 +35,7 @@ from gfxlab.simulator.core.program import (
 )
 from gfxlab.simulator.core.state import Waves
 from gfxlab.simulator.instructions import Step, Target, build, nothing
+from gfxlab.simulator.instructions.multiplication import share
 from gfxlab.simulator.instructions.scalar import jump_condition
 
 _RUNNING, _WAITING, _DONE = 0, 1, 2
@@ -49,7 +50,7 @@ _BYPASSES = ("sc1", "glc", "dlc")
 
 @dataclass(frozen=True)
 class Code:
-    """A block made executable: its steps, then how it ends.
+    """A block made executable: its steps, then how it ends. Between the steps some registers may lag behind.
 
     condition: of a jump that is not always taken. target: the block that a jump goes to. polls: it reads memory in a
     way that sees what other workgroups write. named: the last instruction so far with a line of the source.
@@ -75,7 +76,8 @@ def _block(program: Program, start: int, stop: int, target: Target) -> Code:
     inside = program.instructions[start:stop]
     last = inside[-1]
     jumps = is_jump(last)
-    steps = tuple(step for step in (build(i, target) for i in inside if not is_control(i)) if step is not nothing)
+    built = [(i, step) for i in inside if not is_control(i) and (step := build(i, target)) is not nothing]
+    steps = share(*zip(*built)) if built else ()
     condition = jump_condition(last.mnemonic, target) if jumps else None
     polls = any(_polls(instruction) for instruction in inside)
     named = next((i for i in reversed(program.instructions[:stop]) if i.source), last)

@@ -142,7 +142,7 @@ def parse(text: str) -> Program:
         constants=data,
         arguments=tuple(Argument(a[".offset"], a[".size"], a[".value_kind"]) for a in facts["args"]),
         argument_bytes=facts["kernarg_segment_size"],
-        registers=max((o.index + o.count for i in instructions for o in _all_operands(i) if o.is_vector), default=1),
+        registers=max((o.index + o.count for i in instructions for o in all_operands(i) if o.is_vector), default=1),
         scratch=facts["private_segment_fixed_size"],
         descriptor=descriptor,
     )
@@ -214,7 +214,7 @@ def _distance(
     return replace(operand, file="constant", value=distance >> (32 if high else 0) & 0xFFFFFFFF)
 
 
-def _all_operands(instruction: Decoded) -> tuple[Operand, ...]:
+def all_operands(instruction: Decoded) -> tuple[Operand, ...]:
     """The operands, those of the second half of a pair too."""
     return instruction.operands + (instruction.second.operands if instruction.second else ())
 

@@ -71,6 +71,7 @@ class Waves:
         self._exec = np.ones((waves, lanes), bool)
         self._s[:, EXEC : EXEC + 2] = 0xFFFFFFFF if lanes == 64 else (0xFFFFFFFF, 0)
         self._s[:, MODE:] = 0
+        self.tiles: dict = {}  # what matrix instructions of a block hand to the next, by who leaves it there
         self.saturates = False  # some wave has set MODE.FP16_OVFL
         self.select(None)
 

@@ -33,6 +33,7 @@ from gfxlab.simulator.core.numbers import (
 from gfxlab.simulator.core.operands import Operand
 from gfxlab.simulator.core.program import Decoded
 from gfxlab.simulator.instructions.common import NotInTable, Step, Target
+from gfxlab.simulator.instructions.multiplication import Multiplication, Tile
 
 _MFMA = re.compile(r"v_mfma_(scale_)?(f32|i32|f64)_(\d+)x(\d+)x(\d+)(?:_\d+b)?_?(\w+?)(_1k)?$")
 _WMMA = re.compile(r"v_wmma_(f32|i32|f16|bf16)_16x16x(16|32)_(\w+)$")
@@ -201,15 +202,12 @@ def _mfma(
         readers = [
             _scaled(read, one, place, m, k, instruction) for place, (read, one) in enumerate(zip(readers, scales))
         ]
-    registers = m * n // 64
+    # a scale belongs to one instruction: its tiles are like no others
+    alone = (instruction.index, "a"), (instruction.index, "b")
+    forms = [(kind, m, k, types == "f8f6f4", place if scaled else None) for kind, place in zip(kinds, alone)]
+    tiles = map(Tile, (a, b), forms, readers)
     kind = I32 if result_kind == "i32" else F32
-    read_c = _accumulator(c, registers, kind)
-
-    def run(w):
-        d = _product(*(read(w) for read in readers))
-        _finish(w, result, registers, read_c(w), _mfma_registers(d, m), kind)
-
-    return run
+    return Multiplication(*tiles, c, result, m * n // 64, kind, _MFMA_VIEWS[m])
 
 
 def _mfma_of_blocks(
@@ -268,6 +266,16 @@ def _scaled(read: Callable, scale: Operand, place: int, m: int, k: int, instruct
         return read(w) * factor
 
     return run
+
+
+def _mfma_view(m: int, registers: np.ndarray) -> np.ndarray:
+    """A view of [register, wave, lane] in the order of [wave, row, column], the rows in three axes."""
+    parts = 64 // m
+    split = registers.reshape(-1, 4, registers.shape[1], parts, m)  # r // 4, r % 4, wave, lane // m, lane % m
+    return split.transpose(2, 0, 3, 1, 4)
+
+
+_MFMA_VIEWS = {m: partial(_mfma_view, m) for m in (16, 32)}
 
 
 def _mfma_registers(d: np.ndarray, m: int) -> np.ndarray:
@@ -333,22 +341,24 @@ def _wmma(result_kind: str, k: int, types: str, instruction: Decoded, target: Ta
     result, a, b, c = instruction.operands
     twice = hardware.limits(target.arch).repeats_operands
     sizes = [(k if twice else k // 2) * _BITS[kind] // 32 for kind in kinds]
-    to_registers = _gfx11_registers if twice else _gfx12_registers
 
-    def tile(w, operand, decode, size):
-        matrix = _by_k(w, operand, size, decode, 16)
-        return matrix[:, : matrix.shape[1] // 2] if twice else matrix
+    def tile(operand: Operand, decode, size: int) -> values.Reader:
+        def read(w):
+            matrix = _by_k(w, operand, size, decode, 16)
+            return matrix[:, : matrix.shape[1] // 2] if twice else matrix
 
-    def product(w):
-        return to_registers(_product(*(tile(w, o, decode, size) for o, decode, size in zip((a, b), decoders, sizes))))
+        return read
 
+    readers = [tile(*one) for one in zip((a, b), decoders, sizes)]
     if result_kind in ("f16", "bf16"):
+        to_registers = _gfx11_registers if twice else _gfx12_registers
         high = bool(modifiers.get("op_sel", (0, 0, 0))[2]) if twice else None
-        return _narrow_result(result_kind, product, result, c, high)
+        return _narrow_result(
+            result_kind, lambda w: to_registers(_product(*(read(w) for read in readers))), result, c, high
+        )
     kind = I32 if result_kind == "i32" else F32
-    read_c = _accumulator(c, 8, kind)
-    clamp = "clamp" in modifiers
-    return lambda w: _finish(w, result, 8, read_c(w), product(w), kind, clamp)
+    tiles = map(Tile, (a, b), zip(kinds, sizes), readers)
+    return Multiplication(*tiles, c, result, 8, kind, _gfx11_view if twice else _gfx12_view, "clamp" in modifiers)
 
 
 def _narrow_result(kind: str, product: Callable, result: Operand, c: Operand, high: bool | None) -> Step:
@@ -378,6 +388,16 @@ def _narrow_result(kind: str, product: Callable, result: Operand, c: Operand, hi
         np.copyto(target, words, where=live)
 
     return run
+
+
+def _gfx11_view(registers: np.ndarray) -> np.ndarray:
+    """A view of [register, wave, lane] in the order of [wave, row, column], the rows in two axes."""
+    return registers.reshape(8, -1, 2, 16).transpose(1, 0, 2, 3)
+
+
+def _gfx12_view(registers: np.ndarray) -> np.ndarray:
+    """The same, for gfx12."""
+    return registers.reshape(8, -1, 2, 16).transpose(1, 2, 0, 3)
 
 
 def _gfx11_registers(d: np.ndarray) -> np.ndarray:

@@ -14,17 +14,20 @@ from gfxlab.simulator.core.memory import GlobalMemory, LocalData, Scratch
 from gfxlab.simulator.core.operands import EXEC, VCC
 from gfxlab.simulator.core.state import Waves
 from gfxlab.simulator.instructions import Step, Target, build
+from gfxlab.simulator.instructions.multiplication import share
 
 ACCUMULATORS = 256  # vector register number of a0
 RESULT = 10  # lanewise and wavewise: the result is register 10 (and 11), the sources are 2 (and 3), 4, 6, ...
 
 
-def steps(text: str, arch: str) -> list[Step]:
-    """The executable form of a few lines of assembly, those without effect left out."""
+def steps(text: str, arch: str, as_block: bool = False) -> list[Step]:
+    """The executable form of a few lines of assembly. as_block: with what they have in common done once."""
     listing = "\n".join(
         [".Lfunc_begin0:", *(f"\t{line.strip()}" for line in text.strip().splitlines()), ".Lfunc_end0:"]
     )
-    return [build(one, Target(arch)) for one in program.decoded(isa.parse(listing), ACCUMULATORS)]
+    read = program.decoded(isa.parse(listing), ACCUMULATORS)
+    made = [build(one, Target(arch)) for one in read]
+    return list(share(read, made)) if as_block else made
 
 
 def signature(op) -> list[str]:
@@ -49,6 +52,7 @@ def execute(
     lds: np.ndarray | None = None,
     memory: GlobalMemory | None = None,
     scratch: int = 0,
+    as_block: bool = False,
 ) -> Waves:
     """Run assembly text and return the waves afterwards.
 
@@ -74,7 +78,7 @@ def execute(
         w.lds._bytes.u8.reshape(-1)[: waves * w.lds._pitch].reshape(waves, -1)[:, : lds.size] = every
     w.scratch = Scratch(waves * w.lanes, scratch) if scratch else None
     with np.errstate(all="ignore"):
-        for step in steps(text, arch):
+        for step in steps(text, arch, as_block):
             step(w)
     return w
 

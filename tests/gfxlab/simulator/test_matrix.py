@@ -251,3 +251,47 @@ def test_dot_products_with_16_bit_results(kind):
     for lane in range(32):
         wanted = int((a[lane] * b[lane]).sum() + c[lane, 0])
         assert int(w.V[10, 0, lane]) & 0xFFFF == code(kind, wanted, "gfx1100")
+
+
+# ---- several products in a block -------------------------------------------------------------------------------------
+
+PRODUCTS = {
+    "gfx942": "v_mfma_f32_16x16x16_f16 v[{d}:{d3}], v[{a}:{a1}], v[{b}:{b1}], {c}",
+    "gfx1201": "v_wmma_f32_16x16x16_f16 v[{d}:{d7}], v[{a}:{a3}], v[{b}:{b3}], {c}",
+}
+
+
+def in_a_block(arch: str, lines: list[tuple | str]) -> str:
+    """Lines as they are; (d, a, b, c) is a product, c its first register or None for 0."""
+    last = 3 if arch == "gfx942" else 7
+    text = []
+    for line in lines:
+        if not isinstance(line, str):
+            d, a, b, c = line
+            places = {f"{name}{i}": first + i for name, first in zip("dab", line) for i in (1, 3, 7)}
+            third = 0 if c is None else f"v[{c}:{c + last}]"
+            line = PRODUCTS[arch].format(d=d, a=a, b=b, c=third, **places)
+        text.append(line)
+    return "\n".join(text)
+
+
+@pytest.mark.parametrize("arch", PRODUCTS)
+@pytest.mark.parametrize(
+    "lines",
+    {
+        "a chain": [(32, 0, 8, None), (32, 4, 12, 32), (32, 0, 8, 32)],
+        "an operand is written in between": [(32, 0, 8, 48), "v_mov_b32 v1, v20", (40, 0, 8, 32)],
+        "the sum is read in between": [(32, 0, 8, None), "v_mov_b32 v60, v34", (32, 4, 8, 32)],
+        "the sum is written in between": [(32, 0, 8, None), "v_mov_b32 v33, 1.0", (32, 4, 8, 32)],
+        "the sum is an operand": [(32, 0, 8, None), (48, 32, 8, None), (32, 4, 8, 32), (32, 32, 8, 32)],
+        "the sum is copied by a product": [(32, 0, 8, None), (48, 4, 8, 32), (32, 4, 12, 32)],
+        "the sum is overwritten in part": [(32, 0, 8, None), (34, 4, 8, None), (32, 4, 8, 32)],
+        "an operand becomes the result": [(0, 0, 8, None), (16, 0, 8, None)],
+    }.values(),
+)
+def test_products_of_a_block_are_what_they_are_alone(arch, lines):
+    numbers = GENERATOR.standard_normal((64, 2, 64 if arch == "gfx942" else 32, 2)).astype(np.float16)
+    V = dict(enumerate(numbers.view(np.uint32)[..., 0]))
+    text = in_a_block(arch, lines)
+    alone, together = (execute(text, arch=arch, V=V, waves=2, as_block=block) for block in (False, True))
+    assert np.array_equal(alone.V, together.V) and not together.tiles
