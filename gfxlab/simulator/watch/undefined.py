@@ -18,7 +18,7 @@ _ALL_READ = re.compile(
     r"(global|buffer|flat)_store|ds_(write|store)|s_(cmp|bitcmp|cbranch|branch|waitcnt|barrier)|\w+_cmpx_"
 )
 _ATOMIC = re.compile(r"(global|buffer|flat)_atomic|ds_(add|sub|inc|dec|max|min|and|or|xor|cmpst|cmpstore)_(?!.*rtn)")
-_READ_TOO = re.compile(r"v_(pk_|dual_)?(fmac|mac|fmaak|dot\w*c)_|v_\w*swap")  # the destination is a source as well
+_READ_TOO = re.compile(r"v_(pk_|dual_)?(fmac|mac|dot\w*c)_|v_\w*swap")  # the destination is a source as well
 _TWO_RESULTS = re.compile(r"v_(div_scale|(add|sub|subrev|addc|subb|subbrev|mad)\w*_co_|mad_[ui]64)")
 _PACKED = re.compile(r"v_pk_\w+_[fb]32")
 _WIDE_ADDEND = re.compile(r"v_mad_\w*[ui]64")

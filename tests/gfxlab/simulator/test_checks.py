@@ -294,6 +294,9 @@ def test_registers_that_nothing_wrote():
     (note,) = launch("s_add_u32 s30, s2, s40").wrong
     assert "reads s40" in note
     assert launch("v_mov_b32 v1, 1\nv_mov_b32 v2, 1\nv_add_u32 v3, v1, v2").wrong == ()
+    assert launch("v_mov_b32 v1, 1\nv_fmaak_f32 v3, v1, v1, 0x358637bd\nv_fmamk_f32 v4, v1, 0x40000000, v3").wrong == ()
+    (note,) = launch("v_mov_b32 v1, 1\nv_fmac_f32 v3, v1, v1").wrong
+    assert "reads v3" in note
     assert launch("s_branch .LBB0_1\nv_add_u32 v3, v1, v2\n.LBB0_1:\ns_nop 0").wrong == ()
 
 
