@@ -25,6 +25,7 @@ from gfxlab.simulator.core import constants, faults
 from gfxlab.simulator.core.program import (
     Decoded,
     Program,
+    arrives,
     is_barrier,
     is_call,
     is_control,
@@ -32,6 +33,7 @@ from gfxlab.simulator.core.program import (
     is_jump,
     is_return,
     is_trap,
+    waits,
 )
 from gfxlab.simulator.core.state import Waves
 from gfxlab.simulator.instructions import Step, Target, build, nothing
@@ -114,6 +116,7 @@ class Executor:
         self.code = assemble(program)
         self.block = np.full(waves.count, program.block_at[program.entry], np.int64)
         self.state = np.zeros(waves.count, np.int8)
+        self._arrived = np.zeros(waves.count, bool)  # at a barrier to which others are still to come
         self.executed = np.zeros(len(self.code), np.int64)  # how often waves went through each block
         self._visits = np.zeros(len(self.code), np.int64)  # how often any did
         self._budget = self._left = budget
@@ -290,7 +293,7 @@ class Executor:
     def fingerprint(self) -> int:
         """A number of everything that decides how these waves go on, memory apart."""
         number = 0
-        for array in (*self.waves.everything(self.left()), self.block, self.state):
+        for array in (*self.waves.everything(self.left()), self.block, self.state, self._arrived):
             number = number << 32 | zlib.crc32(np.ascontiguousarray(array))
         return hash(number)
 
@@ -306,8 +309,7 @@ class Executor:
             self._release()
             return None
         if is_barrier(code.last):
-            self.state[active], self.block[active] = _WAITING, block + 1
-            self._release()
+            self._barrier(code.last, block, active)
             return None
         if is_call(code.last) or is_return(code.last):
             return self._leap(code, active)
@@ -350,31 +352,40 @@ class Executor:
 
     # ---- barriers ----------------------------------------------------------------------------------------------------
 
+    def _barrier(self, instruction: Decoded, block: int, active: np.ndarray) -> None:
+        """The active waves arrive, or wait for those who have not, or both."""
+        self.block[active] = block + 1
+        if arrives(instruction):
+            self._arrived |= active
+        if waits(instruction):
+            self.state[active & self._arrived] = _WAITING
+        self._release()
+
     def _release(self) -> None:
-        """Let workgroups go on whose waves are all at a barrier: the hardware counts arrivals, not addresses."""
-        state = self.state.reshape(-1, self.waves.waves_per_group)
-        waiting = state == _WAITING
-        ready = waiting.any(axis=1) & (waiting | (state == _DONE)).all(axis=1)
+        """Let workgroups go on whose waves have all come to a barrier: the hardware counts arrivals, not addresses."""
+        state, arrived = (each.reshape(-1, self.waves.waves_per_group) for each in (self.state, self._arrived))
+        ready = arrived.any(axis=1) & (arrived | (state == _DONE)).all(axis=1)
         if not ready.any():
             return
-        self._check_meeting(ready, waiting)
-        state[waiting & ready[:, None]] = _RUNNING
+        self._check_meeting(ready, arrived)
+        state[(state == _WAITING) & ready[:, None]] = _RUNNING
+        arrived[ready] = False
         if self.waves.lds is not None:
             self.waves.lds.barrier(self.waves, ready)
 
-    def _check_meeting(self, ready: np.ndarray, waiting: np.ndarray) -> None:
+    def _check_meeting(self, ready: np.ndarray, arrived: np.ndarray) -> None:
         """No wave of a workgroup may have ended before a barrier that others are at."""
-        odd = ready & (~waiting).any(axis=1)
+        odd = ready & (~arrived).any(axis=1)
         if not odd.any():
             return
         group = int(odd.argmax())
         program = format_program(self.waves.programs[group * self.waves.waves_per_group])
-        places = sorted({int(b) for b in self.block.reshape(waiting.shape)[group][waiting[group]]})
+        places = sorted({int(b) for b in self.block.reshape(arrived.shape)[group][arrived[group]]})
         lines = [faults.at_line(self.code[b - 1].last).strip() or "a barrier" for b in places]
-        ended = int((~waiting[group]).sum())
+        ended = int((~arrived[group]).sum())
         raise faults.SimulationError(
             f"not all waves of program {program} reach the same barrier: some wait at {' and at '.join(lines)}, "
-            f"and {ended} of its {len(waiting[group])} waves {'has' if ended == 1 else 'have'} ended. "
+            f"and {ended} of its {len(arrived[group])} waves {'has' if ended == 1 else 'have'} ended. "
             "A barrier must not stand in a branch that only some threads take."
         )
 

@@ -226,12 +226,22 @@ def _second(index: int, first: isa.Instruction, text: str, accumulators: int) ->
 
 # ---- blocks ----------------------------------------------------------------------------------------------------------
 
-_BARRIER = re.compile(r"s_barrier(_wait)?$")
+_BARRIER = re.compile(r"s_barrier(_signal|_wait)?$")
 
 
 def is_barrier(instruction: Decoded) -> bool:
-    """True where a wave waits for the other waves of its workgroup."""
+    """True where a wave tells the others of its workgroup that it has come, or waits until all have, or both."""
     return bool(_BARRIER.match(instruction.mnemonic))
+
+
+def arrives(instruction: Decoded) -> bool:
+    """Of a barrier: the wave has come."""
+    return not instruction.mnemonic.endswith("_wait")
+
+
+def waits(instruction: Decoded) -> bool:
+    """Of a barrier: the wave goes on when all have come."""
+    return not instruction.mnemonic.endswith("_signal")
 
 
 def is_end(instruction: Decoded) -> bool:

@@ -100,6 +100,49 @@ def test_waves_may_meet_at_different_barriers():
     assert launch(code, waves=2, grid=3).wrong == ()
 
 
+SPLIT = """v_readfirstlane_b32 s4, v0
+    v_mov_b32 v1, 64
+    v_mov_b32 v2, 1.0
+    v_mov_b32 v3, 0
+    s_cmp_lt_u32 s4, 32
+    s_cbranch_scc0 .LBB0_2
+    {first}
+    s_branch .LBB0_3
+    .LBB0_2:
+    {second}
+    .LBB0_3:
+    s_nop 0"""
+SIGNAL, WAIT = "s_barrier_signal -1", "s_barrier_wait 0xffff"
+STORE, LOAD = "ds_store_b32 v1, v2", "ds_load_b32 v3, v1"
+UNTIL_STORED = f""".LBB0_4:
+    {LOAD}
+    s_wait_dscnt 0x0
+    v_readfirstlane_b32 s5, v3
+    s_cmp_lg_u32 s5, 1.0
+    s_cbranch_scc1 .LBB0_4"""
+
+
+def split_barrier(*waves: list[str]):
+    first, second = map("\n".join, waves)
+    return launch(SPLIT.format(first=first, second=second), arch="gfx1201", waves=2, grid=2, lds=1024)
+
+
+def test_a_wave_that_has_signalled_lets_others_through_and_goes_on():
+    assert split_barrier([STORE, SIGNAL, WAIT], [SIGNAL, WAIT, LOAD]).wrong == ()
+    assert split_barrier([SIGNAL, WAIT, LOAD], [STORE, SIGNAL]).wrong == ()
+    split_barrier([SIGNAL, WAIT, STORE], [SIGNAL, UNTIL_STORED, WAIT])  # a race, and no deadlock
+
+
+def test_a_split_barrier_orders_nothing_unless_both_halves_are_there():
+    for waves in ([STORE, SIGNAL], [LOAD, SIGNAL]), ([STORE, WAIT], [WAIT, LOAD]):
+        assert "with no barrier between" in split_barrier(*waves).wrong[0]
+
+
+def test_a_split_barrier_that_one_wave_never_signals():
+    with pytest.raises(SimulationError, match="not all waves of program 0 reach the same barrier: .*1 of its 2 waves"):
+        split_barrier([SIGNAL, WAIT], ["s_nop 0"])
+
+
 class Terminal(io.StringIO):
     def isatty(self):
         return True
