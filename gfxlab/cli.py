@@ -29,6 +29,15 @@ Arch = Annotated[str, typer.Option(help="The GPU's architecture: gfx942, gfx950,
 Target = Annotated[str, typer.Argument(help="A Python file that launches the kernel.", metavar="FILE[:KERNEL]")]
 
 
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+
+
+def _print_json(found: object) -> None:
+    import json
+
+    print(json.dumps(found, indent=2))
+
+
 def main() -> None:
     """Run `gfxlab`. What the user can mend is told in one line on the error stream, with exit status 1."""
     try:
@@ -136,7 +145,9 @@ def run(
     raise typer.Exit(ran.status)
 
 
-@app.command()
+@app.command(
+    epilog="Examples: gfxlab report my_kernels.py:add_kernel --arch gfx1100 | gfxlab report f.py --against gfx950"
+)
 def report(
     target: Target,
     arch: Arch = "gfx942",
@@ -147,26 +158,28 @@ def report(
         bool, typer.Option("--listing", help="Also the machine code beside the kernel's lines.")
     ] = False,
     count: Annotated[bool, typer.Option("--count", help="Count FLOPs and bytes on the simulator: slower.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Run FILE as a script, and show what the kernels that it launches become on an AMD GPU."""
-    import gfxlab
-    from gfxlab import hardware
-    from gfxlab.code.of_launches import launched
+    from gfxlab import data, hardware
+    from gfxlab.pretended import reports
     from gfxlab.simulator.show import script
 
     path, kernel = script.split(target)
     known(arch)
-    gfxlab.enable()
-    with launched() as found:
-        script.execute(path)
-    reports = found.reports(arch, kernel, count)
-    if not reports:
-        raise script.not_launched(path, kernel, set(found.kernels()))
-    elsewhere = found.reports(against, kernel, count) if against in hardware.LIMITS else {}
-    beside = found.reports(arch, against, count).get(against) if against else None
+    found = reports.of_file(path, arch, count)
+    chosen = {name: one for name, one in found.items() if kernel in ("", name)}
+    if not chosen:
+        raise script.not_launched(path, kernel, set(found))
+    elsewhere = reports.of_file(path, against, count) if against in hardware.LIMITS else {}
+    beside = found.get(against)
     if against and not elsewhere and not beside:
         _stop(f"--against {against} is neither an architecture nor a kernel that {path.name} launches.")
-    for name, one in reports.items():
+    if as_json:
+        others = [elsewhere.get(name) or beside for name in chosen]
+        _print_json([data.of_report(one) for one in (*chosen.values(), *filter(None, others))])
+        return
+    for name, one in chosen.items():
         _show(one, elsewhere.get(name) or beside, listing)
 
 
@@ -178,53 +191,82 @@ def _show(report: AmdReport, other: AmdReport | None, listing: bool) -> None:
         print(f"\n{report.listing()}")
 
 
-@app.command()
-def simulate(target: Target, arch: Arch = "gfx942") -> None:
+@app.command(epilog="Example: gfxlab simulate my_kernels.py:add_kernel --arch gfx1100")
+def simulate(target: Target, arch: Arch = "gfx942", as_json: AsJson = False) -> None:
     """Run FILE as a script, and every kernel that it launches on a simulated AMD GPU.
 
-    The file brings the arguments: make tensors on the CPU, launch the kernel, compare the result if you like. KERNEL
-    picks the launches that are reported: instructions, bytes, cache lines, banks of LDS, by line of the kernel. An
-    access out of bounds or an endless loop ends the run with a sentence. Exit status 1 when a launch did what it may
-    not.
+    The file brings the arguments: make tensors on the CPU or on "cuda", launch the kernel, compare the result if you
+    like. KERNEL picks the launches that are reported: instructions, bytes, cache lines, banks of LDS, by line of the
+    kernel. An access out of bounds or an endless loop ends the run with a sentence. Exit status 1 when a launch did
+    what it may not.
     """
-    from gfxlab.simulator.show import script
+    from gfxlab import data
+    from gfxlab.pretended import evidence
 
-    runs = script.runs(target, known(arch))
-    print("\n\n".join(map(str, runs)))
+    runs = evidence.of_file(target, known(arch), profile=True)
+    if as_json:
+        _print_json([data.of_run(run) for run in runs])
+    else:
+        print("\n\n".join(map(str, runs)))
     raise typer.Exit(int(any(run.wrong for run in runs)))
 
 
-@app.command()
+@app.command(epilog="Example: gfxlab trace my_kernels.py --html trace.html")
 def trace(
     target: Target,
+    arch: Arch = "gfx942",
     html: Annotated[Path | None, typer.Option(help="Also write ledgers and pictures into this HTML file.")] = None,
+    as_json: AsJson = False,
 ) -> None:
-    """Run FILE as a script, and tell what the kernels that it launches on CPU tensors read and wrote.
+    """Run FILE as a script, and tell what the kernels that it launches read and wrote, on a simulated AMD GPU.
 
     For the first launch of each kernel: bytes against the least possible, elements that two programs store, elements
     that none stores. An access out of bounds ends the run with a sentence.
     """
-    import gfxlab
-    from gfxlab.simulator.show import script
+    from gfxlab import data
+    from gfxlab.pretended import evidence
+    from gfxlab.tracing.simulated import Tracer
 
-    path, kernel = script.split(target)
+    known(arch)
     if html and (problem := unwritable(html, "--html")):
         _stop(problem)
-    gfxlab.enable()
-    with gfxlab.trace() as recorded:
-        script.execute(path)
-    first = {launch.name: launch for launch in reversed(recorded.launches)}
-    chosen = [launch for launch in first.values() if kernel in ("", launch.name)][::-1]
-    if not chosen:
-        raise script.not_launched(path, kernel, set(first))
-    for launch in chosen:
-        print(launch.ledger())
-        more = sum(other.name == launch.name for other in recorded.launches) - 1
-        if more:
-            print(f"  ({more} more launch{'' if more == 1 else 'es'} of {launch.name})")
+    tracer = Tracer()
+    firsts = evidence.Firsts(tracer)
+    evidence.of_file(target, arch, firsts)
+    if as_json:
+        _print_json([data.of_ledger(launch.name, launch.ledger()) for launch in tracer.launches])
+    else:
+        for launch in tracer.launches:
+            more = firsts.more.get(launch.name, 0)
+            print(launch.ledger())
+            if more:
+                print(f"  ({more} more launch{'' if more == 1 else 'es'} of {launch.name})")
     if html:
-        html.write_text(_as_html(path.name, chosen), encoding="utf-8")
-        print(f"Ledgers and pictures: {html}")
+        html.write_text(_as_html(Path(target.partition(":")[0]).name, tracer.launches), encoding="utf-8")
+        print(f"Ledgers and pictures: {html}", file=sys.stderr if as_json else sys.stdout)
+
+
+@app.command(epilog="Example: gfxlab counters my_kernels.py:add_kernel --json > counters.json")
+def counters(
+    target: Target,
+    arch: Arch = "gfx942",
+    explain: Annotated[bool, typer.Option("--explain", help="Also AMD's definitions, and where ours differs.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Run FILE as a script, and count what its kernels execute under the names of AMD's profiler.
+
+    Of the first launch of each kernel. Where there are an AMD GPU and rocprofv3, the hardware's counts stand beside.
+    """
+    from gfxlab.counters import report as counted
+    from gfxlab.pretended import counts
+
+    found = counts.of_file(target, known(arch))
+    if as_json:
+        _print_json({"kernels": [one.as_json() for one in found], "definitions": counted.definitions()})
+        return
+    print("\n\n".join(map(str, found)))
+    if explain:
+        print(f"\n{counted.explained({name for one in found for name, *_ in one.rows()})}")
 
 
 def _as_html(title: str, launches: list[TracedLaunch]) -> str:
@@ -236,7 +278,7 @@ def _as_html(title: str, launches: list[TracedLaunch]) -> str:
     return f"<!doctype html>{head}<h1>{escape(title)}</h1>{''.join(cards)}\n"
 
 
-@app.command()
+@app.command(epilog="Example: gfxlab step my_kernels.py:add_kernel --program 1 --only tl.load")
 def step(
     target: Target,
     arch: Arch = "gfx942",
@@ -246,19 +288,25 @@ def step(
     only: Annotated[str, typer.Option(help="Steps of lines or instructions that contain this text.")] = "",
     launch: Annotated[int, typer.Option(help="Which launch of the kernel, counted from 1.", min=1)] = 1,
     at: Annotated[int | None, typer.Option(help="Show this one step with all its registers.")] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Follow one wave through the machine code of a kernel that FILE launches, step by step."""
+    from gfxlab import data
+    from gfxlab.pretended import evidence
     from gfxlab.simulator.show import script
 
     if by not in ("instruction", "line"):
         _stop(f"--by {by} is unknown: a step is an instruction or a line.")
     options = {"program": _numbers(program), "wave": wave, "by": by}
     try:
-        walk = script.walk(target, known(arch), launch, **options)
+        walk = evidence.walk(target, known(arch), launch, **options)
     except script.ScriptError as error:
         _stop(re.sub(r"\b(wave)=", r"--\1 ", re.sub(r"^program \(", "--program (", str(error))))
     try:
         walk = walk.only(only) if only else walk
+        if as_json:
+            _print_json(data.of_walk(walk))
+            return
         print(walk if at is None else next(frame for frame in walk if frame.number == at))
     except StopIteration:
         _stop(f"there is no step {at}: this walk has steps {walk[0].number} to {walk[-1].number}.")
@@ -266,7 +314,7 @@ def step(
         _stop(f"--only {only}: {error}")
 
 
-@app.command()
+@app.command(epilog="Example: gfxlab conformance ../triton --arch gfx942 --sample 1")
 def conformance(
     triton: Annotated[Path, typer.Argument(help="A checkout of Triton, whose tests run in place.")],
     arch: Annotated[list[str] | None, typer.Option(help="An architecture; may be given several times.")] = None,
@@ -276,6 +324,7 @@ def conformance(
     only: Annotated[list[str] | None, typer.Option(help="One test by pytest's name; several times.")] = None,
     logs: Annotated[Path, typer.Option(help="Where outcomes are kept.")] = Path(".conformance"),
     jobs: Annotated[int, typer.Option(help="Processes at a time.")] = 1,
+    as_json: AsJson = False,
 ) -> None:
     """Run Triton's own tests of its language on simulated GPUs; needs pytest."""
     from gfxlab.conformance import survey
@@ -287,7 +336,10 @@ def conformance(
         )
     except FileNotFoundError as missing:
         _stop(f"{missing}")
-    print(report)
+    if as_json:
+        _print_json({arch: {"counts": report.counts(arch), "failures": report.failures(arch)} for arch in archs})
+    else:
+        print(report)
 
 
 def _numbers(program: str) -> tuple[int, ...]:

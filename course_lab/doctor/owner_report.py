@@ -12,6 +12,7 @@ import re
 import shutil
 import socket
 import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -31,6 +32,8 @@ from gfxlab.code.errors import AmdError
 from gfxlab.code.figures import format_widths
 from gfxlab.code.of_launches import launched
 from gfxlab.code.report import AmdReport
+from gfxlab.counters import COUNTERS, hardware_counts
+from gfxlab.counters.report import Counted
 from gfxlab.tables import Table
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -57,6 +60,7 @@ def collect(tests: bool = True) -> dict[str, Any]:
         "platform": f"{machine.system} {machine.architecture}",
         "doctor": [{key: anonymous(text) for key, text in asdict(f).items()} for f in doctor.findings(machine)],
         "kernels": kernels(gpu.arch if gpu and gpu.arch in hardware.LIMITS else _DEFAULT_ARCH),
+        "counters": counters(gpu.arch if gpu and gpu.arch in hardware.LIMITS else _DEFAULT_ARCH),
         "tests": gpu_tests() if timed and tests else None,
         "benchmark": benchmark() if timed else None,
     }
@@ -135,6 +139,39 @@ def _facts(report: AmdReport) -> dict[str, Any]:
     }
 
 
+def counters(arch: str) -> list[dict[str, Any]]:
+    """What the kernels execute on a simulated `arch`, under the names of AMD's profiler; the card's counts beside."""
+    found = []
+    measured, problem = _measured()
+    with course_kernels.use_backend("triton"):
+        for call, _, _ in _calls(16, "cpu").values():
+            with gfxlab.using(arch, profile=True) as runs:
+                call()
+            run = runs[0]
+            name = run.compiled.name
+            found.append(Counted.of(run, measured.get(name)).as_json() | {"problem": problem})
+    return found
+
+
+def _measured() -> tuple[dict[str, dict[str, float]], str]:
+    """The card's counts of the same launches by kernel, and what went wrong."""
+    if not hardware_counts.available():
+        return {}, "no AMD GPU with rocprofv3 here"
+    try:
+        names = [counter.name for counter in COUNTERS]
+        return hardware_counts.measured([sys.executable, "-m", "course_lab.doctor.owner_report"], names), ""
+    except hardware_counts.ProfilerError as error:
+        return {}, anonymous(str(error))
+
+
+def launch_all() -> None:
+    """Launch the kernels on the GPU once each: what rocprofv3 looks at."""
+    with course_kernels.use_backend("triton"):
+        for call, _, _ in _calls(16, "cuda").values():
+            call()
+    torch.cuda.synchronize()
+
+
 # ---- what needs a GPU ------------------------------------------------------------------------------------------------
 
 
@@ -180,6 +217,8 @@ def as_markdown(found: dict[str, Any]) -> str:
         Table([(f["check"], f["status"], f["text"]) for f in found["doctor"]], _DOCTOR_HEAD).markdown(),
         f"## Machine code for {found['kernels'][0]['arch']}, results on {found['kernels'][0]['run_on']}",
         Table([_kernel_row(kernel) for kernel in found["kernels"]], _KERNEL_HEAD).markdown(),
+        "## Counters of AMD's profiler",
+        _counters_text(found["counters"]),
         "## Tests on the GPU",
         _tests_text(found["tests"]),
         "## Benchmark",
@@ -202,6 +241,16 @@ def _kernel_row(kernel: dict[str, Any]) -> tuple[str, ...]:
     return kernel["kernel"], f"{kernel['error']:.2g}", *numbers, waves, kernel["loads"], kernel["matrix"]
 
 
+def _counters_text(counted: list[dict[str, Any]]) -> str:
+    head = "Executed on the simulator, and on the card by rocprofv3. Where they differ, one of us is wrong: tell us."
+    parts = [head]
+    for one in counted:
+        known = Counted(**{name: value for name, value in one.items() if name != "problem"})
+        parts.append(f"{known.kernel}{f' ({problem})' if (problem := one['problem']) else ''}")
+        parts.append(known.table().markdown())
+    return "\n\n".join(parts)
+
+
 def _tests_text(tests: dict[str, Any] | None) -> str:
     if tests is None:
         return "Not run: no GPU, or left out by `--no-tests`."
@@ -213,3 +262,7 @@ def _benchmark_text(results: dict[str, Any] | None) -> str:
         return "Not run: there is no GPU to time."
     rows = [bench.Measurement(**item).cells() for item in results["measurements"]]
     return Table(rows, ("", "moves", "median", "middle 60 %", "rate")).markdown()
+
+
+if __name__ == "__main__":
+    launch_all()

@@ -140,9 +140,10 @@ class _Utilities:
     def get_device_properties(self, device: int = 0) -> dict[str, Any]:
         return dict(self._properties)
 
-    def load_binary(self, name: str, binary: bytes, shared: int, device: int) -> tuple[str, str, int, int, int]:
+    def load_binary(self, name: str, binary: bytes, shared: int, device: int) -> tuple[None, str, int, int, int]:
         registers = _of_metadata(binary, b".vgpr_count")
-        return name, name, registers, _of_metadata(binary, b".private_segment_fixed_size") // 4, self._threads
+        # without a module nothing is unloaded later, when this driver may be gone
+        return None, name, registers, _of_metadata(binary, b".private_segment_fixed_size") // 4, self._threads
 
     def unload_module(self, module: str) -> None: ...
 

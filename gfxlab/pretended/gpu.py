@@ -10,17 +10,19 @@ from typing import Any
 import triton.testing
 
 from gfxlab import hardware
-from gfxlab.bound import Value
+from gfxlab.bound import Launch, Value
 from gfxlab.code.compiler import Compiled
 from gfxlab.engine import driver, dual_mode
 from gfxlab.engine.target import Target, simulating
 from gfxlab.pretended import counting, tuning
 from gfxlab.pretended.devices import present
 from gfxlab.pretended.given import on_host
+from gfxlab.pretended.memory import around
 from gfxlab.simulator import SimulationError
-from gfxlab.simulator.core.launch import execute
+from gfxlab.simulator.core.launch import execute, prepare
 from gfxlab.simulator.show.run import Run
 
+Execute = Callable[..., Run]
 MAX_SECONDS = 120.0  # a loop that goes on for so long without a wave's ending is given up
 _TIMERS = ("do_bench", "do_bench_cudagraph", "do_bench_proton")
 
@@ -30,7 +32,14 @@ class Hazard(UserWarning):
 
 
 @contextlib.contextmanager
-def pretend(arch: str = "gfx942", seen: Callable[[Run], None] | None = None, **options: Any) -> Iterator[Target]:
+def pretend(
+    arch: str = "gfx942",
+    seen: Callable[[Run], None] | None = None,
+    *,
+    by: Execute = execute,
+    cpu_tensors: bool = False,
+    **options: Any,
+) -> Iterator[Target]:
     """Inside the block this process has a GPU of that architecture, as far as PyTorch and Triton can tell.
 
         with gfxlab.pretend("gfx942"):
@@ -43,6 +52,8 @@ def pretend(arch: str = "gfx942", seen: Callable[[Run], None] | None = None, **o
     Args:
         arch: gfx90a, gfx942, gfx950, gfx1100 or gfx1201.
         seen: is given each launch's `Run`; by default what is wrong with one is a `Hazard` warning.
+        by: executes a launch: given the code, the grid and the values, it returns the `Run`.
+        cpu_tensors: launches on CPU tensors are simulated too, which a card would refuse.
         options: those of the simulator: profile, checks, max_seconds, max_instructions.
 
     Raises:
@@ -53,9 +64,18 @@ def pretend(arch: str = "gfx942", seen: Callable[[Run], None] | None = None, **o
     if dual_mode.env_interpret():
         raise RuntimeError("a process started with TRITON_INTERPRET=1 interprets every launch; start it without")
     target = Target(arch, hardware.card(arch).compute_units)
+    options = {"profile": False, "max_seconds": MAX_SECONDS, "elsewhere": around, **options}
+
+    def run(compiled: Compiled, grid: tuple[int, int, int], values: list[Value]) -> None:
+        counts = counting.measuring()
+        if counts is not None:
+            counts.append(_sampled(compiled, grid, values))
+        else:
+            (seen or warn)(by(compiled, grid, values, **options))
+
     with (
-        dual_mode.launches_by_triton(),
-        driver.active(driver.Driver(arch, _launcher(seen or warn, {"profile": False, **options}))),
+        dual_mode.cpu_launches_by(_bound(arch, run)) if cpu_tensors else dual_mode.launches_by_triton(),
+        driver.active(driver.Driver(arch, _loaded(run))),
         present(arch),
         simulating(target),
         tuning.by_count(arch),
@@ -64,22 +84,29 @@ def pretend(arch: str = "gfx942", seen: Callable[[Run], None] | None = None, **o
         yield target
 
 
-def _launcher(seen: Callable[[Run], None], options: dict[str, Any]) -> driver.Run:
-    def run(loaded: driver.Loaded, grid: tuple[int, int, int], values: list[Value]) -> None:
-        compiled, given = _compiled(loaded), on_host(values)
-        counts = counting.measuring()
-        if counts is not None:
-            counts.append(_sampled(compiled, grid, given))
-        else:
-            seen(execute(compiled, grid, given, **{"max_seconds": MAX_SECONDS, **options}))
+def _loaded(run: Callable[..., None]) -> driver.Run:
+    """For Triton's driver: the kernel as it was loaded, and what the launch is given."""
 
-    return run
+    def launch(loaded: driver.Loaded, grid: tuple[int, int, int], values: list[Value]) -> None:
+        run(_compiled(loaded), grid, on_host(values))
+
+    return launch
+
+
+def _bound(arch: str, run: Callable[..., None]) -> Callable[[Launch], None]:
+    """For a launch on CPU tensors, which Triton's driver never sees."""
+
+    def launch(launched: Launch) -> None:
+        compiled, values = prepare(launched, arch)
+        run(compiled, launched.grid, values)
+
+    return launch
 
 
 def _sampled(compiled: Compiled, grid: tuple[int, int, int], values: list[Value]) -> counting.Count:
     """A few programs of the launch; all of them where one waits for another."""
     few = counting.sample(grid)
-    options = {"profile": False, "checks": False, "max_seconds": MAX_SECONDS}
+    options = {"profile": False, "checks": False, "max_seconds": MAX_SECONDS, "elsewhere": around}
     try:
         return counting.Count(execute(compiled, grid, values, only=few, **options), len(few))
     except SimulationError as error:

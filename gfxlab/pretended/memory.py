@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 
+import numpy as np
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
@@ -77,6 +78,14 @@ def storage_at(address: int) -> torch.UntypedStorage | None:
         if storage is not None and address < start + storage.nbytes():
             return storage
     return None
+
+
+def around(address: int) -> tuple[int, np.ndarray] | None:
+    """The first address and the bytes of the storage that has this address, as the simulator asks for it."""
+    storage = storage_at(address)
+    if storage is None:
+        return None
+    return storage.data_ptr(), torch.empty(0, dtype=torch.uint8).set_(storage).numpy()
 
 
 _MISSING = object()

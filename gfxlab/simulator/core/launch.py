@@ -28,7 +28,7 @@ from gfxlab.simulator.core.numbers import U8, U32, round_to_bf16
 from gfxlab.simulator.core.operands import M0, MODE, TTMP
 from gfxlab.simulator.core.program import Argument, Program
 from gfxlab.simulator.core.progress import Progress
-from gfxlab.simulator.core.state import Waves
+from gfxlab.simulator.core.state import Watcher, Waves
 from gfxlab.simulator.show.run import Run
 from gfxlab.simulator.watch.checks import Checks, poison
 from gfxlab.simulator.watch.profile import Profile
@@ -129,6 +129,8 @@ def execute(
     max_seconds: float = MAX_SECONDS,
     only: Iterable[tuple[int, int, int]] | None = None,
     executor: Callable[..., Executor] = Executor,
+    watchers: Iterable[Watcher] = (),
+    elsewhere: Callable[[int], tuple[int, np.ndarray] | None] | None = None,
 ) -> Run:
     """Execute compiled code on a grid.
 
@@ -137,9 +139,12 @@ def execute(
         values: its run-time arguments in order, tensors on the CPU.
         only: the programs to run; None: the whole grid.
         executor: makes what runs a batch of waves; one that watches them, for instance.
+        watchers: look on besides profile and checks.
+        elsewhere: (first address, bytes) of the memory around an address that is no argument's, or None; kernels find
+            such addresses in tensors.
     """
     program = programs.parse(compiled.asm)
-    memory = GlobalMemory()
+    memory = GlobalMemory(elsewhere)
     if program.constants:  # first: the code knows their addresses
         memory.add_bytes("the kernel's constants", np.frombuffer(bytearray(program.constants), U8))
     calls = HostCalls(memory) if any(argument.kind == KIND for argument in program.arguments) else None
@@ -151,6 +156,7 @@ def execute(
         grid,
         Profile(program) if profile else None,
         Checks(program, memory, grid, outputs) if checks else None,
+        tuple(watchers),
     )
     batches = Batches(
         run,

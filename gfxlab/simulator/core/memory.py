@@ -8,6 +8,7 @@ one a lane.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -172,9 +173,12 @@ class GlobalMemory:
 
     Addresses are invented. What begins at a multiple of 16 bytes on the CPU (the compiler knows of no more) begins at
     the start of a page here, as on a GPU: counts of cache lines are the same in every run.
+
+    elsewhere: (first address, bytes) of the memory around an address that stands in a tensor, or None.
     """
 
-    def __init__(self):
+    def __init__(self, elsewhere: Callable[[int], tuple[int, np.ndarray] | None] | None = None):
+        self._elsewhere = elsewhere
         self.regions: list[Region] = []
         self._by_storage: dict[int, Region] = {}
 
@@ -207,6 +211,16 @@ class GlobalMemory:
         """The region that an address falls into or near, or None."""
         number = (int(address) + (1 << (_REGION_BITS - 1)) >> _REGION_BITS) - 1  # a little before the start counts too
         return self.regions[number] if 0 <= number < len(self.regions) else None
+
+    def found(self, address: int) -> bool:
+        """Whether memory lies at an address that is in no region; it is one from now on, at its own address."""
+        here = self._elsewhere(int(address)) if self._elsewhere else None
+        if here is None:
+            return False
+        base, data = here
+        span = Span(f"memory at {base:#x}", 0, data.size, 1, Strided((data.size,), (1,)))
+        self.regions.append(Region(base, Bytes(data), [span]))
+        return True
 
     def whole(self, low: int, high: int) -> Region | None:
         """The region if all bytes from `low` to `high` (exclusive) are those of one tensor without gaps."""

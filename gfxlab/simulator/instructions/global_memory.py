@@ -195,6 +195,8 @@ def pieces(w: Waves, instruction: Decoded, kind: str, address, active, width: in
         if lanes.any():
             found.append((region, offset, lanes))
             left &= ~lanes
+    if left.any() and w.memory.found(int(address[left][0])):
+        return pieces(w, instruction, kind, address, active, width)
     if left.any():
         for watcher in w.watchers:
             watcher.illegal(w, instruction, kind, address, active, width)

@@ -85,6 +85,7 @@ class Counted:
     grid: tuple[int, int, int]
     profile: Profile | None = None
     checks: Checks | None = None
+    others: tuple[Watcher, ...] = ()
     executed: np.ndarray = field(init=False)
 
     def __post_init__(self):
@@ -92,7 +93,7 @@ class Counted:
 
     @property
     def watchers(self) -> tuple[Watcher, ...]:
-        return tuple(watcher for watcher in (self.checks, self.profile) if watcher is not None)
+        return tuple(watcher for watcher in (self.checks, self.profile, *self.others) if watcher is not None)
 
     def add(self, executor: Executor) -> None:
         """Count a batch of workgroups that has ended."""

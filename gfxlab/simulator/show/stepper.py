@@ -22,6 +22,7 @@ import numpy as np
 import torch
 
 from gfxlab.bound import Launch, Value, bind
+from gfxlab.code.compiler import Compiled
 from gfxlab.simulator.core import launch
 from gfxlab.simulator.core.executor import Executor
 from gfxlab.simulator.core.faults import SimulationError
@@ -115,10 +116,24 @@ def step_bound(
     limit: int = LIMIT,
 ) -> Walk:
     """`step` through a launch whose arguments are bound already."""
+    compiled, values = launch.prepare(launched, arch)
+    return step_compiled(compiled, launched.grid, values, program=program, wave=wave, by=by, limit=limit)
+
+
+def step_compiled(
+    compiled: Compiled,
+    sizes: tuple[int, int, int],
+    values: Sequence[Value],
+    *,
+    program: Sequence[int] = (0,),
+    wave: int = 0,
+    by: str = "instruction",
+    limit: int = LIMIT,
+    **options: Any,
+) -> Walk:
+    """`step` through compiled code on a grid; options: those of `execute`."""
     if by not in _WAYS:
         raise ValueError(f"by must be 'instruction' or 'line', got {by!r}")
-    compiled, values = launch.prepare(launched, arch)
-    sizes = launched.grid
     place = tuple(program) + (0,) * (3 - len(program))
     if not all(0 <= at < size for at, size in zip(place, sizes)):
         raise ValueError(f"program {place} is not in the grid {sizes}")
@@ -127,10 +142,13 @@ def step_bound(
     recorder = _Recorder(wave, limit, values, compiled.sources)
     note = recorder.run(
         lambda: launch.execute(
-            compiled, sizes, _copies(values), profile=False, checks=False, only=[place], executor=recorder.make
+            compiled,
+            sizes,
+            _copies(values),
+            **{**options, "profile": False, "checks": False, "only": [place], "executor": recorder.make},
         )
     )
-    walk = Walk(compiled.name, arch, place, wave, recorder.finished(), recorder.program.instructions, note)
+    walk = Walk(compiled.name, compiled.arch, place, wave, recorder.finished(), recorder.program.instructions, note)
     return by_line(walk) if by == "line" else walk
 
 
