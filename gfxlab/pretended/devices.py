@@ -55,9 +55,11 @@ def _refusals() -> dict[str, Any]:
     found = {}
     for name in torch.cuda.__all__:
         value = getattr(torch.cuda, name, None)
-        plain = inspect.isfunction(value) and not name.startswith(("amp", "check_error"))
-        if plain or name in ("CUDAGraph", "graph", "MemPool", "CUDAPluggableAllocator"):
-            found[name] = _refusal(f"torch.cuda.{name}")
+        refusal = _refusal(f"torch.cuda.{name}")
+        if inspect.isfunction(value) and not name.startswith(("amp", "check_error")):
+            found[name] = refusal
+        elif name in ("CUDAGraph", "graph", "MemPool", "CUDAPluggableAllocator"):
+            found[name] = type(name, (), {"__init__": refusal})  # a class still: annotations name it
     return found
 
 
