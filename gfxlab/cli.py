@@ -246,6 +246,51 @@ def trace(
         print(f"Ledgers and pictures: {html}", file=sys.stderr if as_json else sys.stdout)
 
 
+@app.command(
+    epilog="Examples: gfxlab review my_kernels.py:add_kernel | gfxlab review f.py --at N=2**31 --html review.html"
+)
+def review(
+    target: Target,
+    arch: Arch = "gfx942",
+    at: Annotated[
+        list[str] | None, typer.Option(help="A size at which offsets may overflow; several times.", metavar="NAME=SIZE")
+    ] = None,
+    html: Annotated[Path | None, typer.Option(help="Also write the page into this HTML file.")] = None,
+    fail_on: Annotated[str, typer.Option(help="What makes the exit status 1: hazards, costs or nothing.")] = "hazards",
+    as_json: AsJson = False,
+) -> None:
+    """Run FILE as a script, and say on one page what is wrong with its kernels and what they cost.
+
+    Hazards first, worst first: out of bounds, races, masked lanes that leak, results that depend on the order of
+    programs, reads of what nobody wrote, offsets that overflow, and where interpreter and machine code differ. Then
+    costs: uncoalesced and narrow accesses, bank conflicts, spills, occupancy, idle lanes. Exit status 1 with hazards.
+    """
+    from gfxlab.review import overflow, page, reviewing
+
+    known(arch)
+    if fail_on not in ("hazards", "costs", "nothing"):
+        _stop(f"--fail-on {fail_on} is unknown: use hazards, costs or nothing.")
+    if html and (problem := unwritable(html, "--html")):
+        _stop(problem)
+    try:
+        sizes = overflow.sizes_of(at or [])
+    except ValueError as error:
+        _stop(str(error))
+    found = reviewing.review(target, arch, sizes)
+    unknown = sizes.keys() - found.parameters
+    if unknown:
+        _stop(f"--at {min(unknown)}: no kernel that was reviewed has a parameter of this name.")
+    if as_json:
+        _print_json(found.as_json())
+    else:
+        print(page.text(found))
+    if html:
+        html.write_text(page.html(found), encoding="utf-8")
+        print(f"Review: {html}", file=sys.stderr if as_json else sys.stdout)
+    bad = {"hazards": found.hazards, "costs": found.hazards + found.costs, "nothing": []}[fail_on]
+    raise typer.Exit(int(bool(bad)))
+
+
 @app.command(epilog="Example: gfxlab counters my_kernels.py:add_kernel --json > counters.json")
 def counters(
     target: Target,

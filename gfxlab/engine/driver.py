@@ -40,15 +40,17 @@ class Loaded:
     scratch: int
     filename: str
     lines: dict[int, str]
+    kernel: Any = None  # the JITFunction
 
 
-Run = Callable[[Loaded, tuple[int, int, int], list[Value]], None]
+Run = Callable[[Loaded, tuple[int, int, int], list[Value], dict[str, Any]], None]
 
 
 class Driver:
     """What Triton asks of an active driver.
 
-    run: called with the kernel, the programs on the three axes and the values that the GPU is given.
+    run: called with the kernel, the programs on the three axes, the values that the GPU is given, and all arguments by
+    parameter.
     """
 
     def __init__(self, arch: str, run: Run):
@@ -172,7 +174,7 @@ class _Launcher:
         if x * y * z > 0:
             given = dict(zip(self._signature, args, strict=True))
             values = arguments.of(self._signature, given)
-            triton.runtime.driver.active.run(self._loaded, (int(x), int(y), int(z)), values)
+            triton.runtime.driver.active.run(self._loaded, (int(x), int(y), int(z)), values, given)
         if leave is not None:
             leave(launch_metadata)
 
@@ -193,6 +195,7 @@ def _load(source: Any, metadata: Any, arch: str) -> Loaded:
         scratch=getattr(metadata, "global_scratch_size", 0) or 0,
         filename=filename,
         lines={number: line.rstrip("\n") for number, line in lines.items()},
+        kernel=fn,
     )
 
 

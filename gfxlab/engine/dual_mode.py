@@ -122,6 +122,12 @@ def gpu_launches() -> Iterator[list[Launch]]:
         _gpu_launches = before
 
 
+def interpret(launch: Launch) -> None:
+    """Interpret a launch whose tensors are on the CPU, whoever else takes launches now; after `enable()`."""
+    positional, keywords = launch.positional, launch.keywords
+    _interpreted(launch.fn).run(*positional, grid=launch.grid, warmup=False, **keywords)
+
+
 def _bench(self, *args, config, **meta):
     """Time one configuration for @triton.autotune. On a CPU there is nothing to time: the first one is taken.
 

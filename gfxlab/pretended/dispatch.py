@@ -23,6 +23,7 @@ _libraries: list[torch.library.Library] = []
 _MIXED = {"aten::copy_", "aten::_copy_from", "aten::index", "aten::index_put_", "aten::_index_put_impl_", "aten::set_"}
 _MIXED |= {"aten::_unsafe_index", "aten::_unsafe_index_put", "aten::index_put", "aten::to_padded_tensor"}
 _MIXED |= {"aten::_pack_padded_sequence", "aten::_ctc_loss", "aten::repeat_interleave", "aten::_to_copy"}
+_EMPTY = {f"aten::{name}" for name in ("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided")}
 _EXPENSIVE = {f"aten::{name}" for name in ("mm", "bmm", "addmm", "baddbmm", "convolution", "convolution_backward")}
 
 # True where results do not matter: what is expensive is left undone.
@@ -146,9 +147,18 @@ class _Call:
             result = self.op(*args, **kwargs)
         for tensor, device in here.values():
             _follow(tensor, device)
+        for name, parameter in self.parameters.items():
+            if parameter.alias_info is not None and parameter.alias_info.is_write:
+                for tensor in _tensors([self.given.get(name)]):
+                    memory.written(tensor)
         storages = {tensor.untyped_storage()._cdata: device for tensor, device in here.values()}
         stays = self.kwargs.get("device") is not None and self.kwargs["device"].type != "cuda"
-        return result if stays else self._up(result, here, storages)
+        if stays:
+            return result
+        result = self._up(result, here, storages)
+        if self.name in _EMPTY:
+            memory.made_empty(result)
+        return result
 
     def _up(self, result: Any, here: dict, storages: dict) -> Any:
         if isinstance(result, torch.Tensor):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import warnings
 from collections.abc import Callable, Iterator
+from contextvars import ContextVar
 from typing import Any
 
 import triton.testing
@@ -23,6 +24,7 @@ from gfxlab.simulator.core.launch import execute, prepare
 from gfxlab.simulator.show.run import Run
 
 Execute = Callable[..., Run]
+_launch: ContextVar[Launch | None] = ContextVar("launch", default=None)
 MAX_SECONDS = 120.0  # a loop that goes on for so long without a wave's ending is given up
 _TIMERS = ("do_bench", "do_bench_cudagraph", "do_bench_proton")
 
@@ -66,12 +68,16 @@ def pretend(
     target = Target(arch, hardware.card(arch).compute_units)
     options = {"profile": False, "max_seconds": MAX_SECONDS, "elsewhere": around, **options}
 
-    def run(compiled: Compiled, grid: tuple[int, int, int], values: list[Value]) -> None:
+    def run(launch: Launch, compiled: Compiled, values: list[Value]) -> None:
         counts = counting.measuring()
         if counts is not None:
-            counts.append(_sampled(compiled, grid, values))
-        else:
-            (seen or warn)(by(compiled, grid, values, **options))
+            counts.append(_sampled(compiled, launch.grid, values))
+            return
+        token = _launch.set(launch)
+        try:
+            (seen or warn)(by(compiled, launch.grid, values, **options))
+        finally:
+            _launch.reset(token)
 
     with (
         dual_mode.cpu_launches_by(_bound(arch, run)) if cpu_tensors else dual_mode.launches_by_triton(),
@@ -84,11 +90,17 @@ def pretend(
         yield target
 
 
+def launch_in_work() -> Launch | None:
+    """For `by` and `seen`: the launch that is executed now, as its author wrote it."""
+    return _launch.get()
+
+
 def _loaded(run: Callable[..., None]) -> driver.Run:
     """For Triton's driver: the kernel as it was loaded, and what the launch is given."""
 
-    def launch(loaded: driver.Loaded, grid: tuple[int, int, int], values: list[Value]) -> None:
-        run(_compiled(loaded), grid, on_host(values))
+    def launch(loaded: driver.Loaded, grid: tuple[int, int, int], values: list[Value], given: dict[str, Any]) -> None:
+        options = {"num_warps": loaded.num_warps, "num_stages": loaded.num_stages}
+        run(Launch(loaded.kernel, (), {**given, **options}, given, grid), _compiled(loaded), on_host(values))
 
     return launch
 
@@ -97,8 +109,7 @@ def _bound(arch: str, run: Callable[..., None]) -> Callable[[Launch], None]:
     """For a launch on CPU tensors, which Triton's driver never sees."""
 
     def launch(launched: Launch) -> None:
-        compiled, values = prepare(launched, arch)
-        run(compiled, launched.grid, values)
+        run(launched, *prepare(launched, arch))
 
     return launch
 

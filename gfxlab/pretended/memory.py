@@ -102,6 +102,7 @@ def _host_storage(address: int, default=_MISSING):
 def _remember(storage: torch.UntypedStorage) -> None:
     global _prune_at
     _hosts[storage.data_ptr()] = StorageWeakRef(storage)
+    _raw.discard(storage.data_ptr())  # another storage may have been there
     if len(_hosts) > _prune_at:
         for address in [address for address, reference in list(_hosts.items()) if reference.expired()]:
             _hosts.pop(address, None)
@@ -135,6 +136,26 @@ def _shaped(tensor: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
         if tensor.dtype != like.dtype:
             tensor = torch.ops.aten.view.dtype(torch.ops.aten.as_strided_(tensor, [0], [1], 0), like.dtype)
         return torch.ops.aten.as_strided_(tensor, like.size(), like.stride(), like.storage_offset())
+
+
+# ---- what nobody has written -----------------------------------------------------------------------------------------
+
+_raw: set[int] = set()  # addresses of storages that torch.empty made, until something writes there
+
+
+def made_empty(tensor: torch.Tensor) -> None:
+    """A device tensor whose content is undefined."""
+    _raw.add(tensor.untyped_storage().data_ptr())
+
+
+def written(tensor: torch.Tensor) -> None:
+    """Something was written to a tensor, on the device or under it."""
+    _raw.discard(tensor.untyped_storage().data_ptr())
+
+
+def is_raw(tensor: torch.Tensor) -> bool:
+    """Whether nothing has been written to the tensor's storage since torch.empty made it."""
+    return tensor.untyped_storage().data_ptr() in _raw
 
 
 # ---- how much is in use ----------------------------------------------------------------------------------------------

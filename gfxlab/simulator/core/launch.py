@@ -130,6 +130,7 @@ def execute(
     only: Iterable[tuple[int, int, int]] | None = None,
     executor: Callable[..., Executor] = Executor,
     watchers: Iterable[Watcher] = (),
+    together: int | None = None,
     elsewhere: Callable[[int], tuple[int, np.ndarray] | None] | None = None,
 ) -> Run:
     """Execute compiled code on a grid.
@@ -140,6 +141,7 @@ def execute(
         only: the programs to run; None: the whole grid.
         executor: makes what runs a batch of waves; one that watches them, for instance.
         watchers: look on besides profile and checks.
+        together: how many programs run at a time; None: as many as is quick.
         elsewhere: (first address, bytes) of the memory around an address that is no argument's, or None; kernels find
             such addresses in tensors.
     """
@@ -164,7 +166,7 @@ def execute(
         only or (place[::-1] for place in itertools.product(*(range(n) for n in grid[::-1]))),
         begin=lambda places: _waves(run, memory, places, segment),
         executor=partial(executor, seconds=max_seconds, host=calls.serve if calls else None),
-        groups=_together(program, compiled, calls),
+        groups=together or _together(program, compiled, calls),
         budget=max_instructions,
         seconds=max_seconds,
         progress=Progress(compiled.name, grid),

@@ -17,6 +17,10 @@ class Notes:
     def __iter__(self):
         return iter(self._found.values())
 
+    def by_kind(self) -> list[tuple[str, Decoded | None, str]]:
+        """(kind, instruction, sentence) of each: "shared", "misaligned", "race", "unwritten", "read too early"."""
+        return [(what, instruction, sentence) for (what, instruction), sentence in self._found.items()]
+
     def has(self, what: str, instruction: Decoded | None) -> bool:
         """Whether an instruction has got this kind of note already."""
         return (what, instruction) in self._found

@@ -1,0 +1,97 @@
+"""What a launch would cost on a card, from counts: memory, LDS, registers, lanes. Only what stands out is told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gfxlab.code import isa
+from gfxlab.code.report import AmdReport
+from gfxlab.review.findings import Finding
+from gfxlab.simulator.show.counted import Line
+from gfxlab.simulator.show.run import Run
+from gfxlab.simulator.watch import traffic
+from gfxlab.units import format_bytes
+
+_COALESCED = 0.5  # of the segments that an access touches
+_MUCH = 0.1  # of the launch: of its bytes, of its instructions
+_FEW_WAVES = 0.25  # of those that a SIMD can hold
+_LANES_ON = 0.5
+_AGAIN = 2.0
+_SMALL = 1 << 16  # bytes that any cache keeps: reading them again costs nothing worth a line
+
+
+def of_run(run: Run, report: AmdReport) -> Iterator[Finding]:
+    """Costs of a profiled launch, most telling first."""
+    name = run.compiled.name
+    if report.spills:
+        moved = format_bytes(run.spills.bytes)
+        yield Finding(
+            "spills", name, f"{report.spills} registers do not fit; the launch moves {moved} because of them."
+        )
+    total = max(1, run.loads.bytes + run.stores.bytes + run.atomics.bytes)
+    for line in run.by_line:
+        yield from _of_line(run, line, total)
+    yield from _narrow(run)
+    yield from _occupancy(report, name)
+    yield from _idle(run)
+    for tensor, (asked, least) in run.loads.tensors.items():
+        if least > _SMALL and asked > _AGAIN * least:
+            yield Finding("again", name, f"{tensor}: each byte is loaded {asked / least:.3g} times.")
+
+
+def _of_line(run: Run, line: Line, total: int) -> Iterator[Finding]:
+    place = (line.source.filename, line.source.line) if line.source else ("", 0)
+    for verb, moved in (("loads from", line.loads), ("stores to", line.stores)):
+        if moved.coalescing < _COALESCED and moved.bytes > _MUCH * total:
+            yield Finding(
+                "uncoalesced",
+                run.compiled.name,
+                f"It {verb} {moved.segments:,} segments of {traffic.SEGMENT} bytes where {moved.fewest:,} would do.",
+                *place,
+            )
+    if line.lds.conflicts > _COALESCED * line.lds.cycles and line.lds.cycles > _MUCH * run.lds.cycles:
+        lost = f"{line.lds.conflicts:,} of {line.lds.cycles:,} LDS cycles are lost"
+        yield Finding("banks", run.compiled.name, f"{lost}, up to {line.lds.worst} lanes at one bank.", *place)
+
+
+def _narrow(run: Run) -> Iterator[Finding]:
+    """Lines whose loads or stores take less than 4 bytes a lane and move much."""
+    by_line: dict[tuple[str, int], tuple[int, int]] = {}
+    total = 1
+    for one in run.program.instructions:
+        moved = run.profile.traffic.get(one.index)
+        if moved is None or one.kind not in ("global load", "global store"):
+            continue
+        total += moved.bytes
+        bits = isa.width(one.mnemonic)
+        if 0 < bits < 32 and one.source:
+            place = one.source.filename, one.source.line
+            before, _ = by_line.get(place, (0, 0))
+            by_line[place] = before + moved.bytes, bits
+    for (file, line), (moved, bits) in by_line.items():
+        if moved > _MUCH * total and moved > _SMALL:
+            evidence = (
+                f"{format_bytes(moved)} of {format_bytes(total)} move by {bits} bits a lane, where 128 are possible."
+            )
+            yield Finding("narrow", run.compiled.name, evidence, file, line)
+
+
+def _occupancy(report: AmdReport, name: str) -> Iterator[Finding]:
+    waves = report.occupancy
+    if waves.waves < _FEW_WAVES * waves.most:
+        least = f"{waves.waves:g} of {waves.most} waves fit a SIMD of {report.arch}, limited by {waves.limit}"
+        yield Finding("occupancy", name, f"{least} ({report.vgprs} VGPRs, {report.lds:,} bytes of LDS).")
+
+
+def _idle(run: Run) -> Iterator[Finding]:
+    if run.active < _LANES_ON:
+        yield Finding("idle-lanes", run.compiled.name, f"Over the whole launch {run.active:.0%} of the lanes are on.")
+    x, y, z = run.grid
+    stores = [int(run.executed[i]) for i, block in enumerate(run.program.blocks) if _stores(run, block)]
+    if stores and max(stores) < _LANES_ON * x * y * z:  # one wave of a program is enough
+        idle = 1 - max(stores) / (x * y * z)
+        yield Finding("idle-programs", run.compiled.name, f"At least {idle:.0%} of the programs store nothing.")
+
+
+def _stores(run: Run, block) -> bool:
+    return any(one.kind in ("global store", "atomic") for one in run.program.instructions[block.start : block.stop])

@@ -1,0 +1,175 @@
+"""The engines that a review asks about one launch: the simulator twice, in two orders, and the interpreter."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+import torch
+
+from gfxlab.bound import Launch, Value
+from gfxlab.code.compiler import Compiled
+from gfxlab.engine import dual_mode
+from gfxlab.engine.hooks import Access, OutOfBoundsError, observe, poison
+from gfxlab.review.findings import Finding
+from gfxlab.simulator.core.faults import SimulationError
+from gfxlab.simulator.core.launch import execute
+from gfxlab.simulator.show.run import Run
+
+MOST_PROGRAMS = 512  # of a launch that is interpreted
+MOST_INSTRUCTIONS = 5_000_000  # by waves, of a launch that is run again
+FEW_INSTRUCTIONS = 300_000  # by waves, of a launch whose programs are run one by one
+_LOOSE = {torch.float64: 1e-9, torch.float32: 1e-3, torch.float16: 2e-2, torch.bfloat16: 5e-2}
+
+
+def copies(values: list[Value]) -> list[Value]:
+    """The values with tensors of their own; those that share memory go on sharing it."""
+    contents = copy.deepcopy([v.content.detach() if isinstance(v.content, torch.Tensor) else v.content for v in values])
+    return [replace(value, content=content) for value, content in zip(values, contents)]
+
+
+def by_order(compiled: Compiled, run: Run, before: list[Value], after: list[Value], options: dict) -> Iterator[Finding]:
+    """Run the launch again, program after program, the first one first and the last one first; compare bit by bit."""
+    if run.instructions > MOST_INSTRUCTIONS or int(np.prod(run.grid)) < 2:
+        return
+    places = [place[::-1] for place in itertools.product(*(range(n) for n in run.grid[::-1]))]
+    one_by_one = 1 if run.instructions < FEW_INSTRUCTIONS else None
+    for order, words in ((places, "one after the other"), (places[::-1], "with the last program first")):
+        other = copies(before)
+        extra = {"profile": False, "checks": False, "only": order, "together": one_by_one}
+        try:
+            execute(compiled, run.grid, other, **{**options, **extra})
+        except SimulationError as error:
+            yield Finding("order", compiled.name, f"Programs {words}: {error}")
+            return
+        bad = [(name, a, b) for name, a, b in _pairs(after, other) if not _same_bits(a, b)]
+        if bad:
+            kind = "last-bits" if all(_close(a, b) for _, a, b in bad) else "order"
+            name, first, second = next((p for p in bad if not _close(*p[1:])), bad[0])
+            yield Finding(kind, compiled.name, _difference(name, first, second, "all at once", words))
+            return
+
+
+def by_interpreter(
+    launch: Launch | None, compiled: Compiled, run: Run, before: list[Value], after: list[Value]
+) -> Iterator[Finding]:
+    """Interpret the launch twice, with poison and with zeros in masked lanes, and compare with the machine code."""
+    if launch is None or not _plain(launch, before):
+        yield Finding("uncompared", compiled.name, "The interpreter is not asked: an argument is no tensor or number.")
+        return
+    if int(np.prod(run.grid)) > MOST_PROGRAMS or run.instructions > MOST_INSTRUCTIONS:
+        yield Finding(
+            "uncompared", compiled.name, f"The interpreter is not asked: {int(np.prod(run.grid)):,} programs."
+        )
+        return
+    poisoned, zeros = copies(before), copies(before)
+    masked = _Masked()
+    try:
+        with poison(True), observe(masked):
+            _interpret(launch, poisoned)
+        with poison(False):
+            _interpret(launch, zeros)
+    except OutOfBoundsError as error:
+        yield Finding("out-of-bounds", compiled.name, f"Interpreted: {error}")
+        return
+    except Exception as error:
+        said = next(iter(str(error).splitlines()), type(error).__name__)
+        yield Finding("uncompared", compiled.name, f"The interpreter cannot run it: {type(error).__name__}: {said}")
+        return
+    yield from _compared(compiled.name, poisoned, zeros, after, masked)
+
+
+class _Masked:
+    """Sees where a load without other= had masked lanes: the first such line."""
+
+    file, line = "", 0
+
+    def on_access(self, access: Access) -> None:
+        if access.kind == "load" and not access.has_other and not self.line and not access.mask.all():
+            self.file, self.line = access.filename, access.line
+
+
+def _compared(
+    kernel: str, poisoned: list[Value], zeros: list[Value], after: list[Value], masked: _Masked
+) -> Iterator[Finding]:
+    leaks = {name for name, first, second in _pairs(zeros, poisoned) if not _same_bits(first, second)}
+    for name, machine, interpreted in _pairs(after, zeros):
+        if name in leaks:
+            first, second = _by_name(zeros, name), _by_name(poisoned, name)
+            where = _difference(name, first, second, "with 0 in masked lanes", "with poison there")
+            evidence = f"A load without other= reaches the result: {where}"
+            yield Finding("leak", kernel, evidence, masked.file, masked.line)
+        elif not _close(machine, interpreted):
+            where = _difference(name, machine, interpreted, "by the machine code", "by the interpreter")
+            yield Finding("differs", kernel, where)
+
+
+def _plain(launch: Launch, values: list[Value]) -> bool:
+    """Whether each tensor of the launch is one of the values under its parameter's name."""
+    known = {value.name for value in values}
+    tensors = {name for name, value in launch.args.items() if isinstance(value, torch.Tensor)}
+    odd = [v for v in launch.args.values() if isinstance(v, tuple | list) or hasattr(v, "base") and not _is_tensor(v)]
+    return tensors <= known and not odd
+
+
+def _is_tensor(value: object) -> bool:
+    return isinstance(value, torch.Tensor)
+
+
+def _interpret(launch: Launch, values: list[Value]) -> None:
+    given = {value.name: value.content for value in values if isinstance(value.content, torch.Tensor)}
+    args = {name: given.get(name, value) for name, value in launch.args.items()}
+    dual_mode.interpret(Launch(launch.kernel, (), args, args, launch.grid))
+
+
+# ---- comparing -------------------------------------------------------------------------------------------------------
+
+
+def _pairs(first: list[Value], second: list[Value]) -> Iterator[tuple[str, torch.Tensor, torch.Tensor]]:
+    for one, other in zip(first, second):
+        if isinstance(one.content, torch.Tensor):
+            yield one.name, one.content, other.content
+
+
+def _by_name(values: list[Value], name: str) -> torch.Tensor:
+    return next(value.content for value in values if value.name == name)
+
+
+def _bits(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.contiguous().reshape(-1).view(torch.uint8)
+
+
+def _same_bits(first: torch.Tensor, second: torch.Tensor) -> bool:
+    return torch.equal(_bits(first), _bits(second))
+
+
+def _wide(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.double() if not tensor.is_complex() else torch.view_as_real(tensor).double()
+
+
+def _wrong(first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
+    """Where two results differ by more than their dtype explains; NaN equals NaN."""
+    loose = _LOOSE.get(first.dtype, 0.1 if first.is_floating_point() else 0)
+    a, b = _wide(first), _wide(second)
+    scale = b[torch.isfinite(b)].abs().max() if torch.isfinite(b).any() else torch.tensor(0.0)
+    return ~torch.isclose(a, b, rtol=loose, atol=loose * float(scale) * 0.1, equal_nan=True)
+
+
+def _close(first: torch.Tensor, second: torch.Tensor) -> bool:
+    return not bool(_wrong(first, second).any())
+
+
+def _difference(name: str, first: torch.Tensor, second: torch.Tensor, one: str, other: str) -> str:
+    """The first element that differs, with both values."""
+    bad = _wrong(first, second).reshape(-1)
+    if not bad.any():
+        a, b = _wide(first).reshape(-1), _wide(second).reshape(-1)
+        bad = ~((a == b) | (a.isnan() & b.isnan()))
+    index = int(bad.int().argmax())
+    a, b = (float(_wide(t).reshape(-1)[index]) for t in (first, second))
+    more = int(bad.sum())
+    many = "1 element differs" if more == 1 else f"{more:,} elements differ"
+    return f"{name}: {many} of {bad.numel():,}; the first is element {index}: {a:.6g} {one}, {b:.6g} {other}."

@@ -1,0 +1,43 @@
+"""Hazards that the simulator saw while it executed a launch, as findings."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from gfxlab.review.findings import Finding
+from gfxlab.simulator.core.faults import IllegalAccess
+from gfxlab.simulator.core.program import Decoded
+from gfxlab.simulator.show.run import Run
+
+_KINDS = {"read too early": "unwritten"}  # the checks' names, where the review has another
+
+
+def of_run(run: Run) -> Iterator[Finding]:
+    """What the checks noted."""
+    if not run.checks:
+        return
+    noted = run.checks.notes.by_kind()
+    for what, instruction, sentence in noted:
+        yield _finding(_KINDS.get(what, what), run.compiled.name, sentence, instruction)
+    known = {sentence for _, _, sentence in noted}
+    for sentence in run.wrong:
+        if sentence not in known and "never written" not in sentence:
+            yield Finding("undefined", run.compiled.name, sentence)
+
+
+def of_error(kernel: str, error: Exception) -> Finding:
+    """What ended a launch."""
+    if isinstance(error, IllegalAccess):
+        return Finding("out-of-bounds", kernel, str(error), *_place(str(error)))
+    return Finding("endless", kernel, str(error), *_place(str(error)))
+
+
+def _finding(kind: str, kernel: str, sentence: str, instruction: Decoded | None) -> Finding:
+    source = instruction.source if instruction else None
+    return Finding(kind, kernel, sentence, source.filename if source else "", source.line if source else 0)
+
+
+def _place(sentence: str) -> tuple[str, int]:
+    found = re.search(r"\(line (\d+)", sentence)
+    return "", int(found[1]) if found else 0

@@ -1,0 +1,238 @@
+"""Offsets that overflow at sizes nobody can allocate here: ranges of integers, followed through Triton's IR.
+
+The kernel is compiled anew for the sizes given. Every 32-bit integer gets the range that it can have, from the grid,
+the arguments and the loops; a sum or a product that leaves 32 bits and reaches a pointer is a finding.  The grid grows
+with the sizes: an axis that was cdiv(N, BLOCK) for an argument N and a constant BLOCK is so for the new N.
+"""
+
+from __future__ import annotations
+
+import linecache
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from gfxlab.bound import Launch
+from gfxlab.engine import dual_mode
+from gfxlab.review.findings import Finding
+
+AXES = ("grid_x", "grid_y", "grid_z")  # programs on an axis, beside the kernel's own parameters
+_LOW, _HIGH = -(1 << 31), (1 << 31) - 1
+_LINE = re.compile(r"\s*(?:(%\S+?)(?::\d+)? = )?\"?([\w.]+)\"?(.*)")
+_NAME = re.compile(r"%[\w#]+")
+_ARGUMENT = re.compile(r"(%\w+): ([^,()]*?(?:<[^>]*>)?)\s*(?:\{[^}]*\})? loc\((#\w+|\"\w+\"[^)]*\)?)\)")
+_PLACE = re.compile(r"(#loc\d*) = loc\(\"([^\"]*)\":(\d+):\d+\)")
+_NAMED = re.compile(r"(#loc\d*) = loc\(\"([^\"]*)\"\((#loc\d*)\)\)")
+_USED = re.compile(r"loc\((#loc\d*)\)\s*$")
+
+
+@dataclass(frozen=True)
+class Range:
+    """Whole numbers from `low` to `high`."""
+
+    low: int
+    high: int
+
+    def __or__(self, other: Range) -> Range:
+        return Range(min(self.low, other.low), max(self.high, other.high))
+
+
+def of_launch(launch: Launch, sizes: Mapping[str, int], arch: str) -> Iterator[Finding]:
+    """Findings for a launch at other sizes, by the kernel's parameters."""
+    wanted = {name: size for name, size in sizes.items() if name in launch.args}
+    axes = {name: size for name, size in sizes.items() if name in AXES}
+    if not wanted and not axes:
+        return
+    args = {**launch.args, **wanted}
+    keywords = {**launch.keywords, **wanted} if not launch.positional else {**args, **launch.meta}
+    spec = dual_mode.specialise(launch.kernel, (), keywords, arch)
+    text = dual_mode.compile(launch.kernel, spec, arch).asm["ttir"]
+    grid = tuple(axes.get(name, size) for name, size in zip(AXES, scaled(launch, wanted)))
+    numbers = {name: value for name, value in args.items() if isinstance(value, int) and not isinstance(value, bool)}
+    at = ", ".join(f"{name}={size:,}" for name, size in {**wanted, **axes}.items())
+    for found in overflows(text, grid, numbers):
+        evidence = f"At {at} `{found.words}` reaches {found.reached:,}; 32 bits hold {_HIGH:,}."
+        yield Finding("overflow", launch.name, evidence, found.file, found.line)
+
+
+def scaled(launch: Launch, wanted: Mapping[str, int]) -> tuple[int, int, int]:
+    """The grid at other sizes: an axis that was N, or cdiv(N, a constant), of an argument N stays that."""
+    constants = {1, *(v for v in launch.args.values() if type(v) is int and v > 1)}
+    constants |= {a * b for a in constants for b in constants if a * b < 1 << 20}
+    grid = []
+    for axis in launch.grid:
+        new = axis
+        for name, size in wanted.items():
+            old = launch.args[name]
+            steps = [c for c in constants if type(old) is int and old > 0 and -(-old // c) == axis and c != old]
+            if steps and axis > 1 or type(old) is int and old == axis > 1:
+                new = max(new, -(-size // max(steps or [1])))
+        grid.append(new)
+    return tuple(grid)
+
+
+# ---- the ranges of Triton's IR ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Overflow:
+    """An operation on 32-bit integers whose result needs more bits, and reaches a pointer."""
+
+    words: str
+    reached: int
+    file: str
+    line: int
+
+
+def overflows(text: str, grid: tuple[int, int, int], numbers: Mapping[str, int]) -> list[Overflow]:
+    """Every operation of TTIR that overflows, the first on each line, in their order."""
+    walk = _Walk(text, grid, numbers)
+    found: dict[tuple[str, int], Overflow] = {}
+    for name, (words, reached, place) in walk.too_large.items():
+        if name in walk.to_pointers():
+            file, line = place
+            found.setdefault((file, line), Overflow(words, reached, file, line))
+    return list(found.values())
+
+
+class _Walk:
+    """One pass over the operations; loops are entered once with the range of their counter."""
+
+    def __init__(self, text: str, grid: tuple[int, int, int], numbers: Mapping[str, int]):
+        self.ranges: dict[str, Range] = {}
+        self.uses: dict[str, list[str]] = {}  # a result: what it is made of
+        self.offsets: list[str] = []  # what is added to pointers
+        self.too_large: dict[str, tuple[str, int, tuple[str, int]]] = {}
+        self._grid = grid
+        self._places = {key: (file, int(line)) for key, file, line in _PLACE.findall(text)}
+        for key, _, inner in _NAMED.findall(text):
+            self._places[key] = self._places.get(inner, ("", 0))
+        for line in text.splitlines():
+            if "tt.func" in line:
+                self._function(line, numbers)
+            elif found := _LINE.match(line):
+                self._operation(*found.groups(), line)
+
+    def _function(self, line: str, numbers: Mapping[str, int]) -> None:
+        for name in re.findall(r"(%\w+):", line):
+            if name[1:] in numbers:
+                self.ranges[name] = Range(numbers[name[1:]], numbers[name[1:]])
+
+    def _place(self, line: str) -> tuple[str, int]:
+        found = _USED.search(line)
+        return self._places.get(found[1], ("", 0)) if found else ("", 0)
+
+    def _operation(self, result: str | None, op: str, rest: str, line: str) -> None:
+        if op == "scf.for":
+            self._loop(line)
+            return
+        if result is None:
+            return
+        operands = _NAME.findall(rest.split(" : ")[0].split("loc(")[0])
+        self.uses[result] = operands
+        if op == "tt.addptr" and len(operands) > 1:
+            self.offsets.append(operands[1])
+        made = self._made(op, operands, rest)
+        if made is None:
+            return
+        narrow = re.search(r"[<x ]i32[> ]|: i32", rest.split("loc(")[0]) and op in (
+            "arith.addi",
+            "arith.muli",
+            "arith.subi",
+        )
+        if narrow and (made.low < _LOW or made.high > _HIGH):
+            reached = made.high if made.high > _HIGH else made.low
+            if all(name not in self.too_large for name in self._below(operands)):
+                self.too_large[result] = (self._words(line), reached, self._place(line))
+            made = Range(max(made.low, _LOW), min(made.high, _HIGH))
+        self.ranges[result] = made
+
+    def _words(self, line: str) -> str:
+        file, number = self._place(line)
+        return linecache.getline(file, number).strip() or line.split("loc(")[0].strip()
+
+    def _made(self, op: str, operands: list[str], rest: str) -> Range | None:
+        known = [self.ranges.get(name) for name in operands]
+        if op == "arith.constant":
+            found = re.search(r"(?:dense<)?(-?\d+)>? : (?:tensor<.*i\d+>|i\d+|index)", rest)
+            return Range(int(found[1]), int(found[1])) if found else None
+        if op == "tt.get_program_id":
+            axis = "xyz".index(re.search(r"\b([xyz])\b", rest)[1])
+            return Range(0, self._grid[axis] - 1)
+        if op == "tt.get_num_programs":
+            axis = "xyz".index(re.search(r"\b([xyz])\b", rest)[1])
+            return Range(self._grid[axis], self._grid[axis])
+        if op == "tt.make_range":
+            end, start = (int(re.search(rf"{word} = (\d+)", rest)[1]) for word in ("end", "start"))
+            return Range(start, end - 1)
+        if op in ("tt.splat", "tt.broadcast", "tt.expand_dims", "tt.reshape", "tt.trans", "tt.unsplat") and known:
+            return known[0]
+        if op in ("arith.extsi", "arith.extui", "arith.index_cast", "arith.trunci") and known:
+            return known[0]
+        if op == "arith.select" and len(known) == 3 and known[1] and known[2]:
+            return known[1] | known[2]
+        return _calculated(op, *known) if len(known) == 2 and all(known) else None
+
+    def _loop(self, line: str) -> None:
+        found = re.search(r"scf\.for (%\w+) = (%\S+) to (%\S+) step (%\S+)", line)
+        if not found:
+            return
+        counter, low, high, _ = found.groups()
+        first, last = self.ranges.get(low), self.ranges.get(high)
+        if first and last:
+            self.ranges[counter] = Range(first.low, max(first.low, last.high - 1))
+
+    def _below(self, names: list[str]) -> set[str]:
+        """Everything that these are made of, themselves included."""
+        seen: set[str] = set()
+        left = list(names)
+        while left:
+            name = left.pop()
+            if name not in seen:
+                seen.add(name)
+                left += self.uses.get(name, [])
+        return seen
+
+    def to_pointers(self) -> set[str]:
+        """Whatever an offset of a pointer is made of."""
+        return self._below(self.offsets)
+
+
+def _calculated(op: str, a: Range, b: Range) -> Range | None:
+    if op == "arith.addi":
+        return Range(a.low + b.low, a.high + b.high)
+    if op == "arith.subi":
+        return Range(a.low - b.high, a.high - b.low)
+    if op == "arith.muli":
+        corners = [x * y for x in (a.low, a.high) for y in (b.low, b.high)]
+        return Range(min(corners), max(corners))
+    if op in ("arith.divsi", "arith.divui") and b.low > 0:
+        corners = [int(x / y) if abs(x) < 1 << 50 else x // y for x in (a.low, a.high) for y in (b.low, b.high)]
+        return Range(min(corners), max(corners))
+    if op in ("arith.remsi", "arith.remui") and b.low > 0:
+        return Range(0 if a.low >= 0 else 1 - b.high, min(b.high - 1, max(a.high, 0)))
+    if op in ("arith.minsi", "arith.minui"):
+        return Range(min(a.low, b.low), min(a.high, b.high))
+    if op in ("arith.maxsi", "arith.maxui"):
+        return Range(max(a.low, b.low), max(a.high, b.high))
+    return None
+
+
+def sizes_of(words: list[str]) -> dict[str, int]:
+    """`["N=2**31", "M=4096"]` as numbers.
+
+    Raises:
+        ValueError: one is no name with a number, or a power of numbers.
+    """
+    found: dict[str, Any] = {}
+    for word in words:
+        name, _, value = word.partition("=")
+        number = re.fullmatch(r"(\d+)(?:\s*(\*\*|\*|<<)\s*(\d+))?", value.strip().replace("_", ""))
+        if not name.strip().isidentifier() or not number:
+            raise ValueError(f"--at takes a parameter and a size, such as N=2**31; got {word!r}")
+        first, sign, second = int(number[1]), number[2], int(number[3] or 0)
+        if sign in ("**", "<<") and second > 62:
+            raise ValueError(f"--at {word}: sizes stay below 2**63")
+        found[name.strip()] = {"**": first**second, "*": first * second, "<<": first << second, None: first}[sign]
+    return found

@@ -1,0 +1,80 @@
+"""A review to be read: in the terminal, and as an HTML page that needs nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from html import escape
+
+from gfxlab import style
+from gfxlab.review.findings import Finding
+from gfxlab.review.reviewing import Review
+
+_PARTS = (("hazards", "Wrong, or right by luck"), ("costs", "What it costs"), ("notes", "Notes"))
+_MARKS = {"hazard": "!!", "cost": "$ ", "note": "- "}
+_COLOURS = {"hazard": style.BAD, "cost": style.PALETTE[1], "note": style.QUIET}
+
+
+def summary(review: Review) -> str:
+    """One line: how many of each."""
+    kernels = "1 kernel" if len(review.kernels) == 1 else f"{len(review.kernels)} kernels"
+    found = f"{_many(len(review.hazards), 'hazard')}, {_many(len(review.costs), 'cost')}"
+    return f"{review.file} on {review.arch}: {kernels}, {found}"
+
+
+def _many(count: int, what: str) -> str:
+    return f"no {what}s" if not count else f"1 {what}" if count == 1 else f"{count} {what}s"
+
+
+def text(review: Review) -> str:
+    """The page for a terminal."""
+    lines = [summary(review), *(f"  {kernel}" for kernel in review.kernels)]
+    for part, title in _PARTS:
+        found = getattr(review, part)
+        if found:
+            lines += ["", title]
+            for finding in found:
+                lines += _lines(finding)
+    return "\n".join(lines)
+
+
+def _lines(finding: Finding) -> Iterator[str]:
+    about = finding.about
+    where = f"{finding.kernel}, line {finding.line}" if finding.line else finding.kernel
+    yield f"  {_MARKS[finding.level]} {about.title} ({where})"
+    if finding.source:
+        yield f"       {finding.source}"
+    yield f"     {finding.evidence}"
+    if about.cure and finding.level != "note":
+        lesson = f" Lesson {about.lesson} teaches it." if about.lesson else ""
+        yield f"     Cure: {about.cure}{lesson}"
+
+
+def html(review: Review) -> str:
+    """The page as HTML."""
+    kernels = "".join(f"<li>{escape(str(kernel))}</li>" for kernel in review.kernels)
+    cards = [style.card(summary(review), f"<ul>{kernels}</ul>")]
+    for part, title in _PARTS:
+        found = getattr(review, part)
+        if found:
+            cards.append(f"<h2>{escape(title)}</h2>")
+            cards += map(_card, found)
+    head = (
+        f'<!doctype html><html lang="en"><meta charset="utf-8"><meta name="color-scheme" content="light dark">'
+        f'<meta name="viewport" content="width=device-width"><title>{escape(summary(review))}</title>'
+        "<style>body{font-family:system-ui,sans-serif;max-width:64em;margin:2em auto;padding:0 1em}"
+        "h1{font-size:22px}h2{font-size:17px;margin:1.4em 0 .4em}ul{margin:0;padding-left:1.2em}</style>"
+    )
+    return f"{head}<h1>Review of {escape(review.file)}</h1>{''.join(cards)}</html>\n"
+
+
+def _card(finding: Finding) -> str:
+    about, colour = finding.about, _COLOURS[finding.level]
+    where = f"{finding.kernel}, line {finding.line}" if finding.line else finding.kernel
+    body = f'<p class="q">{escape(where)}</p>'
+    if finding.source:
+        body += f"<p><code>{escape(finding.source)}</code></p>"
+    body += f"<p>{escape(finding.evidence)}</p>"
+    if about.cure and finding.level != "note":
+        lesson = f" Lesson {about.lesson} teaches it." if about.lesson else ""
+        body += f'<p><b style="color:{colour}">Cure</b> {escape(about.cure + lesson)}</p>'
+    return style.card(about.title, body)

@@ -1,0 +1,151 @@
+"""The review of a file: every kernel's first launch is executed with everybody looking on, and asked of all engines."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from gfxlab.bound import Value
+from gfxlab.code.compiler import Compiled
+from gfxlab.code.report import AmdReport, measure
+from gfxlab.engine import dual_mode
+from gfxlab.pretended import evidence, memory
+from gfxlab.pretended.gpu import launch_in_work
+from gfxlab.programs import format_grid
+from gfxlab.review import costs, engines, hazards, overflow
+from gfxlab.review.findings import COST, HAZARD, NOTE, Finding
+from gfxlab.simulator.core.faults import SimulationError
+from gfxlab.simulator.core.launch import execute
+from gfxlab.simulator.show.run import Run
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """What was looked at: one kernel's first launch, and how many more there were."""
+
+    name: str
+    grid: tuple[int, int, int]
+    report: AmdReport | None = None
+    instructions: int = 0
+    launches: int = 1
+
+    def __str__(self) -> str:
+        more = f", {self.launches} launches" if self.launches > 1 else ""
+        if self.report is None:
+            return f"{self.name}, grid {format_grid(self.grid)}{more}"
+        waves, report = self.report.occupancy, self.report
+        return (
+            f"{self.name}, grid {format_grid(self.grid)}{more}: {self.instructions:,} wave-instructions, "
+            f"{report.vgprs} VGPRs, {report.lds:,} bytes of LDS, {waves.waves:g} of {waves.most} waves a SIMD"
+        )
+
+
+@dataclass
+class Review:
+    """The page. findings: worst first."""
+
+    file: str
+    arch: str
+    kernels: list[Kernel] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+    parameters: set[str] = field(default_factory=set)  # of all its kernels
+
+    def _of(self, level: str) -> list[Finding]:
+        return [finding for finding in self.findings if finding.level == level]
+
+    @property
+    def hazards(self) -> list[Finding]:
+        """What is wrong."""
+        return self._of(HAZARD)
+
+    @property
+    def costs(self) -> list[Finding]:
+        """What would be slow."""
+        return self._of(COST)
+
+    @property
+    def notes(self) -> list[Finding]:
+        """What is worth knowing, and what was not looked at."""
+        return self._of(NOTE)
+
+    def as_json(self) -> dict[str, Any]:
+        kernels = [{"kernel": k.name, "grid": list(k.grid), "instructions": k.instructions} for k in self.kernels]
+        findings = [finding.as_json() for finding in self.findings]
+        return {"file": self.file, "arch": self.arch, "kernels": kernels, "findings": findings}
+
+
+def review(
+    target: str, arch: str = "gfx942", at: Mapping[str, int] | None = None, arguments: Sequence[str] = ()
+) -> Review:
+    """Run FILE, or FILE:KERNEL, and say what is wrong with its kernels and what they cost.
+
+    Args:
+        at: sizes of the kernels' parameters at which offsets are checked for overflow, such as {"N": 2**31}.
+
+    Raises:
+        ScriptError: there is no such file, it raised, or it does not launch the kernel.
+        AmdError: a kernel does not compile.
+    """
+    page = Review(Path(target.partition(":")[0]).name, arch)
+    look = _Look(page, at or {})
+    try:
+        evidence.of_file(target, arch, look, arguments)
+    except SimulationError:
+        if not page.hazards:  # of a launch that was not looked at
+            raise
+    page.kernels = [
+        Kernel(k.name, k.grid, k.report, k.instructions, look.launches.get(k.name, 1)) for k in page.kernels
+    ]
+    page.findings.sort(key=lambda finding: (finding.rank, finding.kernel, finding.line))
+    return page
+
+
+class _Look:
+    """Executes launches; the first of each kernel with everybody looking on."""
+
+    def __init__(self, page: Review, at: Mapping[str, int]):
+        self.page, self.at = page, at
+        self.launches: dict[str, int] = {}
+
+    def __call__(self, compiled: Compiled, grid: tuple[int, int, int], values: list[Value], **options) -> Run:
+        name = compiled.name
+        self.launches[name] = self.launches.get(name, 0) + 1
+        first = self.launches[name] == 1
+        before = engines.copies(values) if first else []
+        tensors = [value for value in values if isinstance(value.content, torch.Tensor)]
+        raw = [value.name for value in tensors if memory.is_raw(value.content)]
+        try:
+            run = execute(compiled, grid, values, **{**options, "profile": first, "outputs": raw})
+        except SimulationError as error:
+            self.page.kernels += [Kernel(name, grid)] if first else []
+            self.page.findings.append(hazards.of_error(name, error))
+            raise
+        for value in tensors:
+            memory.written(value.content)
+        found = set(self.page.findings)
+        self.page.findings += [finding for finding in hazards.of_run(run) if finding not in found]
+        if first:
+            self._closely(compiled, run, before, values, options)
+        return run
+
+    def _closely(self, compiled: Compiled, run: Run, before: list[Value], values: list[Value], options: dict) -> None:
+        report = measure(compiled)
+        launch = launch_in_work()
+        self.page.kernels.append(Kernel(compiled.name, run.grid, report, run.instructions))
+        self.page.findings += costs.of_run(run, report)
+        self.page.parameters |= {*launch.args, *overflow.AXES} if launch else set()
+        if self.at and launch is not None:
+            self.page.findings += overflow.of_launch(launch, self.at, compiled.arch)
+        after = engines.copies(values)
+        if not self._has(compiled.name, "shared"):  # else the order matters, and it is known why
+            self.page.findings += engines.by_order(compiled, run, before, after, options)
+        if not self._has(compiled.name, "shared", "order"):  # the interpreter has an order of its own
+            dual_mode.enable()
+            self.page.findings += engines.by_interpreter(launch, compiled, run, before, after)
+
+    def _has(self, kernel: str, *kinds: str) -> bool:
+        return any(finding.kind in kinds and finding.kernel == kernel for finding in self.page.findings)
