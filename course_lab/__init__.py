@@ -25,7 +25,11 @@ except ModuleNotFoundError as error:
 from course_lab import moved
 
 # Functions by the module that holds them: imported when a lesson asks for them.
-_FUNCTIONS = {"my_kernel": "course_lab.check.magics", "progress": "course_lab.journal"}
+_FUNCTIONS = {
+    "my_kernel": "course_lab.check.magics",
+    "patient": "course_lab.clinic",
+    "progress": "course_lab.journal",
+}
 
 
 def __getattr__(name: str):

@@ -28,11 +28,11 @@ TARGET = os.environ.get("COURSE_TARGET")
 def _cases() -> list:
     """One parameter set for each case of the lessons whose notebooks belong here."""
     return [
-        pytest.param(lesson, exercise.number, case.name, id=f"{exercise.number}-{case.name}")
+        pytest.param(lesson, exercise.number, case, id=f"{exercise.number}-{case}")
         for lesson in lessons.all()
         if _path(lesson).exists() or lesson.is_built_in(ROOT)
         for exercise in lesson.exercises
-        for case in exercise.cases
+        for case in exercise.ticks
     ]
 
 

@@ -12,6 +12,8 @@ from typing import Any
 
 import torch
 
+from course_lab.authoring.patient import CAUSE, FINDING, ORDER, PRICE, TEST, Patient
+
 
 @dataclass(frozen=True)
 class Tolerance:
@@ -96,6 +98,7 @@ class Exercise:
     time_limit: seconds for all cases together.
     picture: the function of `gfxlab.draw` whose picture of its heaviest launch a right answer gets ("tile_walk",
         "causal_map" ...), drawn from the kernel's usual argument names; "" is the map of programs and elements.
+    patient: a kernel of the clinic, whose answer has a finding and a cause besides the repair.
     """
 
     number: str
@@ -116,6 +119,19 @@ class Exercise:
     time_limit: float = 10.0
     picture: str = ""
     exact: Callable[..., tuple[torch.Tensor, ...]] | None = None
+    patient: Patient | None = None
+
+    @property
+    def ticks(self) -> tuple[str, ...]:
+        """The names of all ticks that a right answer gets, the cases' among them."""
+        cases = tuple(case.name for case in self.cases)
+        if self.patient is None:
+            return cases
+        targets = (
+            tuple(f"{arch}, {size:,}" for arch, size in self.patient.target.must_do) if self.patient.target else ()
+        )
+        order = (ORDER,) if self.patient.beside_the_interpreter else ()
+        return (FINDING, CAUSE, *cases, *targets, *order, TEST, PRICE)
 
     def __post_init__(self) -> None:
         names = [case.name for case in self.cases]

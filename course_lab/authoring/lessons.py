@@ -111,6 +111,19 @@ class Lesson:
         return tuple(getattr(importlib.import_module(self.package), "CORE", ()))
 
     @property
+    def required(self) -> tuple[str, ...]:
+        """REQUIRED of its package: of a lesson beside the short path, the exercises that everybody should do."""
+        return tuple(getattr(importlib.import_module(self.package), "REQUIRED", ()))
+
+    @cached_property
+    def taught(self) -> dict[str, str]:
+        """TAUGHT of the lesson's guide.py, where there is one: for diagnoses, the place in a lesson that teaches them.
+
+        A place is a notebook's name and a heading: "01_vector_add#Rung 3: the tail".
+        """
+        return dict(self._module("guide").TAUGHT) if (self.path / "guide.py").exists() else {}
+
+    @property
     def core_minutes(self) -> int | None:
         """CORE_MINUTES of its package: reading, without what lesson.py marks as optional."""
         return getattr(importlib.import_module(self.package), "CORE_MINUTES", None)

@@ -17,12 +17,13 @@ from typing import Any
 import torch
 import triton
 
-from course_lab.check.protocol import Definition, Job, ProtocolError, Seen, clean, read, wire
+from course_lab.check.protocol import Definition, Found, Job, ProtocolError, Seen, clean, read, wire
 from gfxlab import sandbox
 from gfxlab.sandbox import Confined, Error, Outcome
 
 MEMORY = 2 << 30  # beyond what torch and triton hold
 _CHILD = "course_lab.check.child"
+_EXAMINED = "course_lab.check.examined"
 Run = Callable[..., Outcome]  # as `sandbox.run`
 _of_answers: ContextVar[Run | None] = ContextVar("answers", default=None)
 
@@ -104,6 +105,39 @@ def measure(job: Job, arch: str, picture: str, *, time_limit: float) -> Outcome:
     """The figures of one case; see `measured.measure`."""
     more = {"arch": arch, "picture": picture}
     return _run("course_lab.check.measured:measure", job, more, time_limit, MEMORY)
+
+
+def finding(job: Job, part: str, *, time_limit: float) -> Found | str:
+    """What an answer to a patient says before its repair; a sentence where its process did not get through."""
+    outcome = _run(f"{_EXAMINED}:finding", job, {"part": part}, time_limit, MEMORY)
+    if outcome.status != "ok":
+        return outcome.error.message if outcome.error else outcome.status
+    try:
+        return read(Found, outcome.value, clean)
+    except ProtocolError as error:
+        return f"its result cannot be read ({error})"
+
+
+def author_test(job: Job, name: str, test: str, *, time_limit: float) -> str:
+    """Why the author's test fails on an answer, "" when it passes."""
+    outcome = _run(f"{_EXAMINED}:author_test", job, {"name": name, "test": test}, time_limit, MEMORY)
+    if outcome.status != "ok":
+        return outcome.error.message if outcome.error else outcome.status
+    return clean(str(outcome.value.get("failed", "")))
+
+
+def cost(job: Job, arch: str, *, time_limit: float) -> dict[str, int] | None:
+    """Bytes and wave instructions of one call on a simulated GPU; None where it cannot be run there."""
+    outcome = _run(f"{_EXAMINED}:cost", job, {"arch": arch}, time_limit, MEMORY)
+    value = outcome.value if outcome.status == "ok" else None
+    return {key: int(value[key]) for key in ("bytes", "instructions")} if value else None
+
+
+def built(job: Job, arch: str, *, time_limit: float) -> tuple[str, int] | None:
+    """(why a launch is refused, or "", spilled registers) of one call on `arch`; None where nothing can be said."""
+    outcome = _run(f"{_EXAMINED}:built", job, {"arch": arch}, time_limit, MEMORY)
+    value = outcome.value if outcome.status == "ok" else None
+    return (clean(str(value["refused"])), int(value["spills"])) if value else None
 
 
 def _run(

@@ -21,7 +21,8 @@ import torch
 from course_lab.authoring import source
 from course_lab.authoring.exercise import Case, Exercise
 from course_lab.authoring.far_rows import is_spread
-from course_lab.check import alike, answer, client, counterfactual, instruments, simulated
+from course_lab.authoring.patient import Look
+from course_lab.check import alike, answer, client, counterfactual, instruments, patients, simulated
 from course_lab.check.child import CASE_MARK
 from course_lab.check.client import Attempt
 from course_lab.check.diagnosis import Facts, diagnose, from_end, hard_coded, own_line, race_diagnosis, where
@@ -116,11 +117,42 @@ class Given:
 
 def _grade(exercise: Exercise, code: str, given: Given, tell: _Tell) -> Report:
     untouched = given.stub is not None and source.bare(code) == source.bare(given.stub)
-    if not source.bare(code) or (untouched and exercise.kind == "write"):
+    if not source.bare(code) or (untouched and (exercise.kind == "write" or exercise.patient)):
         return Report(exercise.number, exercise.title, "not-attempted", _not_run(exercise))
+    if exercise.patient:
+        return _grade_patient(exercise, code, given, tell)
     report = _grade_attempt(exercise, code, given, tell)
     # a repair begins with the report on the broken code; seeing it is no attempt
     return replace(report, status="not-attempted") if untouched else report
+
+
+def _grade_patient(exercise: Exercise, code: str, given: Given, tell: _Tell) -> Report:
+    """A finding, a cause, a repair: each counts by itself, and the repair is only tried when there is one."""
+    if isinstance(answer.parse(code), answer.SyntaxProblem):
+        return _grade_attempt(exercise, code, given, tell)
+    from course_lab.authoring import lessons
+
+    broken = lessons.stub(exercise.number) if given.stub is None else given.stub
+    whole = chart(exercise, broken, lessons.solution(exercise.number) if given.solution is None else given.solution)
+    tell("your finding")
+    looked = patients.examine(whole, code)
+    report, after = patients.repair(whole, code, lambda: _grade_attempt(exercise, code, given, tell))
+    return patients.together(whole, looked, report, after)
+
+
+def chart(exercise: Exercise, broken: str, solution: str) -> patients.Chart:
+    """What `patients` needs to know of an exercise; broken, solution: code of whole cells."""
+
+    def job(code: str, args: tuple[Any, ...]) -> Job:
+        return Job(exercise.number, code, exercise.entry, (args,), inplace=exercise.inplace)
+
+    def run(code: str, args: tuple[Any, ...], look: Look) -> CaseRun:
+        case = replace(exercise.cases[0], name=f"{exercise.number}, a finding", make=lambda generator: args)
+        one = _make_run(exercise, case)
+        _fill([one], client.run_cases(replace(job(code, args), **vars(look)), time_limit=exercise.time_limit))
+        return one
+
+    return patients.Chart(exercise, broken, solution, job, run)
 
 
 def _grade_attempt(exercise: Exercise, code: str, given: Given, tell: _Tell) -> Report:

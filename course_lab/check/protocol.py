@@ -74,6 +74,22 @@ class Definition:
     defined: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, eq=False)
+class Found:
+    """What an answer to a patient says before its repair (see `patients`).
+
+    problem: how the cell or its function failed.  defined: the function is there.  returned: in words what it returned.
+    given: that can be tried; then arguments holds it, a value alone as a tuple of one.
+    """
+
+    problem: Problem | None = None
+    defined: bool = False
+    cause: str = ""
+    returned: str = "None"
+    given: bool = False
+    arguments: tuple[Any, ...] = ()
+
+
 @dataclass(frozen=True)
 class Loads:
     """What a launch loaded of one tensor: `lanes` that were on, in all, and how many different elements they read."""

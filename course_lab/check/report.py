@@ -8,6 +8,7 @@ from html import escape
 
 import numpy as np
 
+from course_lab.check import guide
 from course_lab.check.diagnosis import output_name
 from course_lab.check.protocol import Event, Problem, clean
 from course_lab.check.sentences import Diagnosis
@@ -111,6 +112,7 @@ class Report:
         lines += ["  " + line for line in self.excerpt]
         if self.diagnosis:
             lines += ["", f"Likely mistake: {self.diagnosis.code}", f"  {self.diagnosis.sentence}"]
+            lines += [f"  More: {guide.entry(self.diagnosis.code)}"] if guide.PAGE.exists() else []
         if self.printed:
             lines += ["", "Your code printed:", *("  " + line for line in self.printed.splitlines())]
         for line in filter(None, (self.change, self.remark, self.note)):
@@ -146,7 +148,7 @@ def _html(report: Report) -> str:
     box = f"border-left:4px solid var({_BAR[report.status]});padding:4px 12px;{_INK}"
     parts = [f'<div style="{box}">', _div(f"<b>{escape(report.headline)}</b>")]
     if report.diagnosis:
-        code, sentence = escape(report.diagnosis.code), _with_code(report.diagnosis.sentence)
+        code, sentence = guide.link(report.diagnosis.code), _with_code(report.diagnosis.sentence)
         parts.append(_div(f"Likely mistake: <b>{code}</b><br>{sentence}", "margin:6px 0"))
     if report.excerpt:
         parts.append(_pre(report.excerpt))

@@ -74,6 +74,18 @@ SENTENCES = {
     "compiler-refuses": "Right on the interpreter, but not a kernel for {arch}: {message}",
     "simulator-differs": "Right on the interpreter, wrong in the machine code of a simulated {gpu}. {why}",
     "simulator-fault": "Right on the interpreter, refused in the machine code of a simulated {gpu}: {message}",
+    "finding-failed": "{part}() gave nothing to try. {why}",
+    "finding-refused": "{part}() returned {returned}, and that will not do: {why}.",
+    "breaks-nothing": "The kernel as it was {where} {part}() returns. The symptom names a circumstance: "
+    "which of the author's own inputs has it, and which has not?",
+    "breaks-every-kernel": "On what {part}() returns, a right kernel fails as well: that says nothing about this one. "
+    "Take numbers and sizes that a right kernel can bear.",
+    "unknown-cause": "{got!r} is none of the causes in the statement: {known}.",
+    "another-cause": "It is not {cause}. {why}",
+    "unfinished": "What is there is right. Still missing: {missing}.",
+    "still-bad-on-target": "On {arch}, with a size of {size}, the repair is still no cure: {why}.",
+    "old-test-fails": "The author's {test} passed before the repair and fails now: {why}.",
+    "too-expensive": "Right, and too expensive: {got} {what}, where {most} are allowed. What does it do twice?",
     "unknown": "The wrong elements fit no mistake that the check knows. Take the first one and follow it by hand: "
     "which program owns it, and what does that program load?",
 }

@@ -86,7 +86,8 @@ def content_id(kind: str, text: str, occurrence: int = 0) -> str:
 
 def _exercise_cell(lesson: Lesson, cell: source.Cell, face: Callable[[source.Answer], str]) -> NotebookNode:
     if cell.header:
-        return _cell(cell, f"{header(lesson, cell.header)}\n\n{cell.text}".strip())
+        below = next((e.patient.statement for e in lesson.exercises if e.number == cell.header and e.patient), "")
+        return _cell(cell, f"{header(lesson, cell.header)}\n\n{cell.text}\n\n{below}".strip())
     if cell.exercise is None:
         return _cell(cell, cell.text)
     answer = lesson.answers[cell.exercise]
@@ -96,11 +97,12 @@ def _exercise_cell(lesson: Lesson, cell: source.Cell, face: Callable[[source.Ans
 
 
 def header(lesson: Lesson, number: str) -> str:
-    """Return the heading of an exercise from its spec: number, title, stars, time, and whether the core needs it."""
+    """Return the heading of an exercise from its spec: number, title, stars, time, and who should do it."""
     for exercise in lesson.exercises:
         if exercise.number == number:
             stars = "★" * exercise.stars + "☆" * (3 - exercise.stars)
             path = (" · short path" if number in lesson.core else " · optional") if lesson.core else ""
+            path += (" · required" if number in lesson.required else " · optional") if lesson.required else ""
             return f"## Exercise {number}: {exercise.title}\n\n{stars} · about {exercise.minutes} minutes{path}"
     for step in lesson.steps:
         if step.number == number:
