@@ -74,9 +74,10 @@ def run_cases(
     time_limit: float,
     memory_limit: int | None = MEMORY,
     on_part: Callable[[int], None] | None = None,
+    trusted: bool = False,
 ) -> Attempt:
-    """Execute an answer and call its entry on each case."""
-    outcome = _run(f"{_CHILD}:run_cases", job, {}, time_limit, memory_limit, on_part)
+    """Execute an answer and call its entry on each case. trusted: the code is the author's own."""
+    outcome = _run(f"{_CHILD}:run_cases", job, {}, time_limit, memory_limit, on_part, trusted=trusted)
     try:
         definition = read(Definition, outcome.parts[0], clean) if outcome.parts else None
         seen = tuple(read(Seen, part, clean) for part in outcome.parts[1 : 1 + len(job.cases)])
@@ -126,16 +127,16 @@ def author_test(job: Job, name: str, test: str, *, time_limit: float) -> str:
     return clean(str(outcome.value.get("failed", "")))
 
 
-def cost(job: Job, arch: str, *, time_limit: float) -> dict[str, int] | None:
+def cost(job: Job, arch: str, *, time_limit: float, trusted: bool = False) -> dict[str, int] | None:
     """Bytes and wave instructions of one call on a simulated GPU; None where it cannot be run there."""
-    outcome = _run(f"{_EXAMINED}:cost", job, {"arch": arch}, time_limit, MEMORY)
+    outcome = _run(f"{_EXAMINED}:cost", job, {"arch": arch}, time_limit, MEMORY, trusted=trusted)
     value = outcome.value if outcome.status == "ok" else None
     return {key: int(value[key]) for key in ("bytes", "instructions")} if value else None
 
 
-def built(job: Job, arch: str, *, time_limit: float) -> tuple[str, int] | None:
+def built(job: Job, arch: str, *, time_limit: float, trusted: bool = False) -> tuple[str, int] | None:
     """(why a launch is refused, or "", spilled registers) of one call on `arch`; None where nothing can be said."""
-    outcome = _run(f"{_EXAMINED}:built", job, {"arch": arch}, time_limit, MEMORY)
+    outcome = _run(f"{_EXAMINED}:built", job, {"arch": arch}, time_limit, MEMORY, trusted=trusted)
     value = outcome.value if outcome.status == "ok" else None
     return (clean(str(value["refused"])), int(value["spills"])) if value else None
 

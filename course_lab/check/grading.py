@@ -136,7 +136,8 @@ def _grade_patient(exercise: Exercise, code: str, given: Given, tell: _Tell) -> 
     whole = chart(exercise, broken, lessons.solution(exercise.number) if given.solution is None else given.solution)
     tell("your finding")
     looked = patients.examine(whole, code)
-    report, after = patients.repair(whole, code, lambda: _grade_attempt(exercise, code, given, tell))
+    bare, given = patients.without_finding(whole, code), replace(given, solution=whole.kernel_alone)
+    report, after = patients.repair(whole, code, lambda: _grade_attempt(exercise, bare, given, tell))
     return patients.together(whole, looked, report, after)
 
 
@@ -149,7 +150,8 @@ def chart(exercise: Exercise, broken: str, solution: str) -> patients.Chart:
     def run(code: str, args: tuple[Any, ...], look: Look) -> CaseRun:
         case = replace(exercise.cases[0], name=f"{exercise.number}, a finding", make=lambda generator: args)
         one = _make_run(exercise, case)
-        _fill([one], client.run_cases(replace(job(code, args), **vars(look)), time_limit=exercise.time_limit))
+        task, ours = replace(job(code, args), **vars(look)), code in (broken, solution)
+        _fill([one], client.run_cases(task, time_limit=exercise.time_limit, trusted=ours))
         return one
 
     return patients.Chart(exercise, broken, solution, job, run)
@@ -207,7 +209,7 @@ def _compared(facts: Facts, found: Diagnosis, code: str, given: Given, tell: _Te
 
 
 def _not_run(exercise: Exercise) -> tuple[CaseResult, ...]:
-    return tuple(CaseResult(case.name, "not-run") for case in exercise.cases)
+    return tuple(CaseResult(name, "not-run") for name in exercise.ticks)
 
 
 def _failed(exercise: Exercise, found: Diagnosis, **shown: Any) -> Report:

@@ -46,6 +46,15 @@ class Chart:
     def patient(self) -> Patient:
         return self.exercise.patient
 
+    @property
+    def kernel_alone(self) -> str:
+        """The solution without finding, cause and test: what can go wrong with it is in the kernel or its launcher."""
+        return without_finding(self, self.solution)
+
+    def is_ours(self, code: str) -> bool:
+        """Whether the code is the author's own, which no learner's process may see."""
+        return code in (self.broken, self.solution)
+
 
 # ---- finding and cause ---------------------------------------------------------------------------------------------
 
@@ -146,7 +155,8 @@ def _does_well(chart: Chart) -> str:
 
 
 def _built(chart: Chart, code: str, arch: str, size: int) -> tuple[str, int] | None:
-    return client.built(chart.job(code, chart.patient.target.make(size)), arch, time_limit=_SECONDS)
+    job = chart.job(code, chart.patient.target.make(size))
+    return client.built(job, arch, time_limit=_SECONDS, trusted=chart.is_ours(code))
 
 
 def _is_bad(chart: Chart, seen: tuple[str, int]) -> bool:
@@ -250,6 +260,17 @@ def _repair(code: str, part: str) -> str:
     return "\n".join(ast.dump(node) for node in ast.parse(code).body if not _is_of_the_finding(node, part))
 
 
+def without_finding(chart: Chart, code: str) -> str:
+    """The code with empty lines in place of finding, cause and test: what their numbers are is nobody's mistake."""
+    body, lines = ast.parse(code).body, code.split("\n")
+    for node in body:
+        own = range(node.lineno, (node.end_lineno or node.lineno) + 1)
+        alone = not any(other is not node and {other.lineno, other.end_lineno} & {*own} for other in body)
+        if alone and _is_of_the_finding(node, chart.patient.part):
+            lines[own.start - 1 : own.stop - 1] = [""] * len(own)
+    return "\n".join(lines)
+
+
 def _is_of_the_finding(node: ast.stmt, part: str) -> bool:
     if isinstance(node, ast.FunctionDef):
         return node.name == part or node.name.startswith("test_")
@@ -321,7 +342,8 @@ def _cost(chart: Chart, code: str) -> dict[str, int] | None:
     key = chart.exercise.number, code
     if key not in _costs:
         arguments = chart.patient.price(torch.Generator().manual_seed(0))
-        _costs[key] = client.cost(chart.job(code, arguments), ARCH, time_limit=_SECONDS)
+        job, ours = chart.job(code, arguments), chart.is_ours(code)
+        _costs[key] = client.cost(job, ARCH, time_limit=_SECONDS, trusted=ours)
     return _costs[key]
 
 
@@ -330,12 +352,12 @@ def _cost(chart: Chart, code: str) -> dict[str, int] | None:
 
 def together(chart: Chart, looked: tuple[Part, Part], report: Report | None, after: list[Part]) -> Report:
     """The report on all parts. What is wrong first is said; where nothing is wrong, what is missing."""
-    results = {part.result.name: part.result for part in (*looked, *after)}
-    results |= {case.name: case for case in report.cases} if report else {}
+    results = {case.name: case for case in report.cases} if report else {}
+    results |= {part.result.name: part.result for part in (*looked, *after)}
     known = chart.exercise.ticks
     more = [case for name, case in results.items() if name not in known]  # of other engines
     cases = (*(results.get(name, _open(name)) for name in known), *more)
-    said = [part.diagnosis for part in looked] + [report.diagnosis if report else None]
+    said = [part.diagnosis for part in looked] + [_of_repair(report)]
     found = next(filter(None, [*said, *(part.diagnosis for part in after)]), None)
     passed = all(case.passed for case in cases)
     begun = any(case.status != "not-run" for case in cases)
@@ -344,6 +366,14 @@ def together(chart: Chart, looked: tuple[Part, Part], report: Report | None, aft
     status = "passed" if passed else "failed" if begun else "not-attempted"
     report = report or Report(chart.exercise.number, chart.exercise.title, status, ())
     return replace(report, status=status, cases=cases, diagnosis=found)
+
+
+def _of_repair(report: Report | None) -> Diagnosis | None:
+    """The diagnosis of the cases; where it explains nothing, which of them the repair has not reached."""
+    if report is None or report.diagnosis is None or report.diagnosis.code != "unknown":
+        return report.diagnosis if report else None
+    failed = next(case.name for case in report.cases if case.status == "failed")
+    return diagnosis("not-cured", case=failed, right=sum(case.passed for case in report.cases), all=len(report.cases))
 
 
 def _missing(chart: Chart, looked: tuple[Part, Part], report: Report | None) -> str:

@@ -84,6 +84,8 @@ SENTENCES = {
     "another-cause": "It is not {cause}. {why}",
     "unfinished": "What is there is right. Still missing: {missing}.",
     "still-bad-on-target": "On {arch}, with a size of {size}, the repair is still no cure: {why}.",
+    "not-cured": "{right} of {all} cases are right now, and “{case}” is not. Which numbers does it have that those "
+    "have not, and what does the repair do to them?",
     "old-test-fails": "The author's {test} passed before the repair and fails now: {why}.",
     "too-expensive": "Right, and too expensive: {got} {what}, where {most} are allowed. What does it do twice?",
     "unknown": "The wrong elements fit no mistake that the check knows. Take the first one and follow it by hand: "

@@ -57,6 +57,7 @@ TAUGHT = {
     "another-cause": "08_clinic#The idea on paper",
     "unfinished": "08_clinic#The idea on paper",
     "still-bad-on-target": "08_clinic#Who sees it?",
+    "not-cured": "08_clinic#The trap: a test that cannot fail",
     "old-test-fails": "08_clinic#The trap: a test that cannot fail",
     "too-expensive": "01_vector_add#The trap: every number is right",
     "unknown": "08_clinic#The idea on paper",

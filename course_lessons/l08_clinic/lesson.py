@@ -4,7 +4,7 @@
 # This lesson writes no new kernel. It is about kernels that somebody else has written, tested and found good, and that
 # are wrong all the same: how to find out why, quickly, and without guessing.
 #
-# You need lessons 01 to 07; each of them had one trap, and here they come unannounced. It takes about 22 minutes,
+# You need lessons 01 to 07; each of them had one trap, and here they come unannounced. It takes about 20 minutes,
 # without the exercises. The [exercises](../exercises/08_clinic.ipynb) are the heart of it: twelve patients, six of them
 # required.
 #
@@ -303,9 +303,9 @@ print("right all the same:", torch.equal(y[:-1], x[1:] - x[:-1]), f"with {len(fa
 
 # %% [markdown]
 # The number that it read past the end is thrown away, so the result is right. On a GPU nothing happens either, until
-# one day the tensor ends where mapped memory ends. The **guard** sees it every time, and so does the simulator, as an
-# illegal access of the machine code. Without them, put a [**canary**](#Glossary) there yourself: memory around the
-# tensor with a value that you know, which must be the same afterwards. It tells of stores, not of loads.
+# one day the tensor ends where mapped memory ends. The **guard** sees it every time. Without it, put a
+# [**canary**](#Glossary) there yourself: memory around the tensor with a value that you know, which must be the same
+# afterwards. It tells of stores, not of loads.
 #
 # ### The stepper
 #
@@ -410,9 +410,10 @@ for number, names in blind.items():
 
 # %% [markdown]
 # No engine sees all of them. The interpreter sees what the source says, and nothing of cards, waves or registers. The
-# compiler's report needs no wrong number, and says nothing about numbers. The machine code, executed, sees most, but
-# keeps its waves in step unless it is told otherwise: a race takes a hunter who suspects one. Ask in this order: the
-# guard first, since it is cheap; then numbers; then the report, for *every* card that you ship to; then the waves.
+# compiler's report needs no wrong number, and says nothing about numbers. The machine code, executed, does what a GPU
+# does, and so it writes into the neighbour's memory (8.3) as silently as a GPU. It also keeps its waves in step unless
+# it is told otherwise: a race takes a hunter who suspects one. Ask in this order: the guard first, since it is cheap;
+# then numbers; then the report, for *every* card that you ship to; then the waves.
 #
 # The [field guide](../docs/field_guide.md) has all twelve patients on a page that you can print: symptom, instrument,
 # cause, cure. It also lists every diagnosis that a check can give, with the place in the lessons that teaches it.

@@ -48,7 +48,7 @@ MUTANTS = {
         Mutant(
             "mean of the squares minus square of the mean",
             ((_CENTRED, "x"), ("centred * centred, axis=0) / N)", "centred * centred, axis=0) / N - mean * mean)")),
-            "unknown",
+            "not-cured",
         ),
         Mutant(
             "PyTorch computes it",
@@ -77,7 +77,7 @@ MUTANTS = {
             ),
             "nan-covered",
         ),
-        Mutant("a stand-in for -inf", ((_CENTRE, "centre = tl.maximum(new_top, -1e6)"),), "unknown"),
+        Mutant("a stand-in for -inf", ((_CENTRE, "centre = tl.maximum(new_top, -1e6)"),), "not-cured"),
     ),
     "8.3": (
         _finding(
@@ -162,7 +162,7 @@ MUTANTS = {
             ((_SCALE_LAUNCH, "BLOCK=triton.next_power_of_2(N), num_warps=4"),),
             "still-bad-on-target",
         ),
-        Mutant("scaled block by block", (("        squares += x * x\n", "        squares = x * x\n"),), "unknown"),
+        Mutant("scaled block by block", (("        squares += x * x\n", "        squares = x * x\n"),), "not-cured"),
         Mutant("a block of 64", ((_SCALE_LAUNCH, "BLOCK=64, num_warps=8"),), "too-expensive"),
     ),
     "8.7": (
@@ -174,8 +174,8 @@ MUTANTS = {
             ((_AMAX8, "tl.max(tl.abs(x), axis=0)"), (_Q, f"{_Q}\n    q = tl.where(q == q, q, 0.0)")),
             "nan-covered",
         ),
-        Mutant("a floor of 1", ((_AMAX8, "tl.maximum(tl.max(tl.abs(x), axis=0), 1.0)"),), "unknown"),
-        Mutant("a floor that rounds to 0", ((_AMAX8, "tl.max(tl.abs(x), axis=0) + 0.0"),), "unknown"),
+        Mutant("a floor of 1", ((_AMAX8, "tl.maximum(tl.max(tl.abs(x), axis=0), 1.0)"),), "not-cured"),
+        Mutant("a floor that rounds to 0", ((_AMAX8, "tl.max(tl.abs(x), axis=0) + 0.0"),), "not-cured"),
     ),
     "8.8": (
         _finding(
@@ -209,7 +209,7 @@ MUTANTS = {
         _finding("a tensor for a number", "600_000\n", "torch.tensor(600_000)\n", "finding-refused"),
         _cause("int32-product", "float-index"),
         Mutant("wide after the product", ((_INDEX, "((first_row + row) * N).to(tl.int64) + best"),), "still-wrapped"),
-        Mutant("unsigned", ((_INDEX, "((first_row + row) * N).to(tl.uint32).to(tl.int64) + best"),), "unknown"),
+        Mutant("unsigned", ((_INDEX, "((first_row + row) * N).to(tl.uint32).to(tl.int64) + best"),), "still-wrapped"),
         Mutant("wide after the sum", ((_INDEX, "((first_row + row) * N + best).to(tl.int64)"),), "still-wrapped"),
     ),
     "8.10": (
@@ -225,7 +225,7 @@ MUTANTS = {
         Mutant(
             "the last columns of k left out",
             (("range(0, N, BLOCK_K)", "range(0, N - BLOCK_K + 1, BLOCK_K)"),),
-            "unknown",
+            "not-cured",
         ),
     ),
     "8.11": (
@@ -240,7 +240,7 @@ MUTANTS = {
                 (_TERM, ".to(tl.float16)\n"),
                 ("tl.sum(total, axis=0)", "tl.sum(total.to(tl.float32), axis=0)"),
             ),
-            "half-accumulation",
+            "not-cured",
         ),
         Mutant(
             "a longer block",
@@ -250,17 +250,19 @@ MUTANTS = {
                 ("BLOCK=2048", "BLOCK=4096"),
                 ("tl.sum(total, axis=0)", "tl.sum(total.to(tl.float32), axis=0)"),
             ),
-            "half-accumulation",
+            "not-cured",
         ),
     ),
     "8.12": (
         _finding("the author's own scale", "100.0 * torch", "5.0 * torch", "breaks-nothing"),
         _finding("infinity", "100.0 * torch.randn(2, 30)", 'torch.full((2, 30), float("inf"))', "finding-refused"),
         _cause("no-maximum", "narrow-accumulator"),
-        Mutant("scores clamped", (("tl.exp(x - tl.max(x, axis=0))", "tl.exp(tl.minimum(x, 80.0))"),), "unknown"),
+        Mutant("scores clamped", (("tl.exp(x - tl.max(x, axis=0))", "tl.exp(tl.minimum(x, 80.0))"),), "not-cured"),
         Mutant(
-            "the maximum of a neighbour", (("tl.max(x, axis=0)", "tl.min(tl.where(mask, x, 0.0), axis=0)"),), "unknown"
+            "the maximum of a neighbour",
+            (("tl.max(x, axis=0)", "tl.min(tl.where(mask, x, 0.0), axis=0)"),),
+            "not-cured",
         ),
-        Mutant("a fixed number subtracted", (("tl.max(x, axis=0)", "100.0"),), "unknown"),
+        Mutant("a fixed number subtracted", (("tl.max(x, axis=0)", "100.0"),), "not-cured"),
     ),
 }

@@ -28,8 +28,18 @@ def _exercises() -> Iterator[Exercise]:
 
 
 EXERCISES = [exercise.number for exercise in _exercises()]
+# Of a lesson beside the short path, what is optional waits for `make test-full`.
+OPTIONAL = {exercise.number for lesson in LESSONS if lesson.required for exercise in lesson.exercises}
+OPTIONAL -= {number for lesson in LESSONS for number in lesson.required}
+
+
+def _marked(number: str) -> tuple:
+    return (pytest.mark.slow,) if number in OPTIONAL else ()
+
+
+SOLVED = [pytest.param(number, id=number, marks=_marked(number)) for number in EXERCISES]
 MUTANTS = [
-    pytest.param(number, mutant, id=f"{number}-{mutant.name}")
+    pytest.param(number, mutant, id=f"{number}-{mutant.name}", marks=_marked(number))
     for number in EXERCISES
     for lesson in LESSONS
     for mutant in lesson.mutants.get(number, ())
@@ -87,7 +97,7 @@ def test_the_stub_is_no_attempt(number):
     assert check.grade(number, lessons.stub(number)).status == "not-attempted"
 
 
-@pytest.mark.parametrize("number", EXERCISES)
+@pytest.mark.parametrize("number", SOLVED)
 def test_the_solution_passes(number):
     report = check.grade(number, lessons.solution(number))
     assert report.passed, str(report)

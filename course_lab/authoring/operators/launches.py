@@ -72,7 +72,7 @@ def kept_result(code: Code) -> Iterator[Change]:
     """A result computed once for each shape, and handed out again for other data."""
     for host in code.hosts:
         returned = [node for node in in_order(host) if isinstance(node, ast.Return) and node.value is not None]
-        for node in returned[-1:]:
+        for node in returned[-1:] if host.args.args else ():
             first = host.args.args[0].arg
             text = f"return _kept.setdefault((tuple({first}.shape), {first}.dtype), ({code.text(node.value)}))"
             says = "returns the result of an earlier call for inputs of the same shape"
