@@ -164,6 +164,7 @@ class Lab:
         self.page.evaluate(axe)
         what = {"type": "tag", "values": ["wcag2a", "wcag2aa", "wcag21aa", "wcag22aa"]}
         found = self.page.evaluate("([where, only]) => axe.run({include: where}, {runOnly: only})", [where, what])
+        assert any(rule["id"] == "color-contrast" for rule in found["passes"]), "axe-core looked at nothing"
         return [
             f"{rule['id']}: {node['html'][:160]} {node['failureSummary'].splitlines()[-1].strip()}"
             for rule in found["violations"]
