@@ -858,6 +858,32 @@ for size in dict.fromkeys(figure.size for figure in search.measurements):
 # give each part a program, and add up the parts at the end. The library is more than twice as fast here as the best
 # plain tile. `course_kernels.matmul` splits for few rows (`launch.matmul_tiles`).
 #
+# All 84 in one picture: a dot for each configuration, the time over the results in its tile, a line along the best of
+# each tile size.
+
+# %% tags=["nbval-ignore-output"]
+import matplotlib.pyplot as plt
+
+figure, axes = plt.subplots(1, 3, figsize=(9, 3), sharex=True, layout="constrained")
+for axis, size in zip(axes, dict.fromkeys(f.size for f in search.measurements)):
+    tried = [f for f in search.measurements if f.size == size and f.name != "torch"]
+    area = [int(m) * int(n) for m, n in (f.name.split()[:3:2] for f in tried)]
+    micros = [1e6 * f.seconds for f in tried]
+    best = {a: min(t for b, t in zip(area, micros) if b == a) for a in sorted(set(area))}
+    axis.loglog(area, micros, ".", alpha=0.4)
+    axis.loglog(list(best), list(best.values()), "o-", label="best")
+    axis.axhline(1e6 * search.find("torch", size).seconds, color="k", linestyle="--", label="torch.matmul")
+    axis.set(title=size, xlabel="results in a tile")
+    axis.set_xticks([], minor=True)
+    axis.set_xticks(list(best), best)
+axes[0].set_ylabel("microseconds")
+_ = axes[0].legend()
+assert best[64 * 64] < best[256 * 128]  # 512 x 512: small tiles, more programs
+
+# %% [markdown]
+# **Look.** With a large product, larger tiles pay until registers run out. With few results (on the right of the
+# three) it turns round: a larger tile means fewer programs, and a GPU with idle processors.
+#
 # ### Search without a clock
 #
 # For an AMD GPU that you do not have, you can at least throw away what cannot be good. This is a ranking by *counted*
