@@ -30,6 +30,5 @@ def column_sum(x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     rows, cols = x.shape
     out = torch.empty(cols, dtype=dtype, device=x.device)
     grid, meta = launch.column_sums(x)
-    with torch.cuda.device_of(x):
-        column_sum_kernel[grid](x, out, rows, cols, **meta)
+    launch.run(column_sum_kernel, grid, x, out, rows, cols, **meta)
     return out

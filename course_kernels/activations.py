@@ -23,7 +23,7 @@ import triton.language as tl
 from torch.autograd.function import once_differentiable
 
 from . import checks, launch, reference
-from ._torch_op import apply, torch_op
+from ._call import apply, remembered, torch_op
 from .backend import uses_triton
 
 KINDS = ("silu", "gelu", "gelu_tanh", "relu")
@@ -141,8 +141,7 @@ def activation_forward(x: torch.Tensor, kind: str) -> torch.Tensor:
     rows, cols = x.shape
     y = x.new_empty((rows, cols))
     grid, meta = launch.tiles(y)
-    with torch.cuda.device_of(x):
-        activation_kernel[grid](x, y, x.stride(0), rows, cols, kind, **meta)
+    launch.run(activation_kernel, grid, x, y, x.stride(0), rows, cols, kind, **meta)
     return y
 
 
@@ -151,8 +150,7 @@ def act_and_mul_forward(x: torch.Tensor, y: torch.Tensor, kind: str) -> None:
     """Write f(first half of x) * second half of x. x: (rows, 2 * cols); y: (rows, cols)."""
     rows, cols = y.shape
     grid, meta = launch.tiles(y)
-    with torch.cuda.device_of(x):
-        act_and_mul_kernel[grid](x, y, x.stride(0), y.stride(0), rows, cols, kind, **meta)
+    launch.run(act_and_mul_kernel, grid, x, y, x.stride(0), y.stride(0), rows, cols, kind, **meta)
 
 
 @torch_op(lambda dy, x, kind: dy.new_empty(dy.shape))
@@ -161,8 +159,7 @@ def activation_backward(dy: torch.Tensor, x: torch.Tensor, kind: str) -> torch.T
     rows, cols = dy.shape
     dx = torch.empty_like(dy)
     grid, meta = launch.tiles(dy)
-    with torch.cuda.device_of(x):
-        activation_backward_kernel[grid](dy, x, dx, x.stride(0), rows, cols, kind, **meta)
+    launch.run(activation_backward_kernel, grid, dy, x, dx, x.stride(0), rows, cols, kind, **meta)
     return dx
 
 
@@ -172,8 +169,7 @@ def act_and_mul_backward(dy: torch.Tensor, x: torch.Tensor, kind: str) -> torch.
     rows, cols = dy.shape
     dx = torch.empty(x.shape, dtype=x.dtype, device=x.device)
     grid, meta = launch.tiles(dy)
-    with torch.cuda.device_of(x):
-        act_and_mul_backward_kernel[grid](dy, x, dx, x.stride(0), rows, cols, kind, **meta)
+    launch.run(act_and_mul_backward_kernel, grid, dy, x, dx, x.stride(0), rows, cols, kind, **meta)
     return dx
 
 
@@ -231,6 +227,7 @@ def check_gated_width(x: torch.Tensor) -> None:
         raise ValueError(f"x needs an even last dimension, gate and factor side by side; got shape {tuple(x.shape)}")
 
 
+@remembered
 def activation(x: torch.Tensor, kind: str) -> torch.Tensor:
     """f(x), element by element; differentiable.
 
@@ -254,6 +251,7 @@ def activation(x: torch.Tensor, kind: str) -> torch.Tensor:
     return checks.in_shape_of(x, apply(Activation, x_rows, kind))
 
 
+@remembered
 def act_and_mul(x: torch.Tensor, kind: str, out: torch.Tensor | None = None) -> torch.Tensor:
     """f(gate) * factor for the two halves of the last dimension; differentiable without `out`.
 
@@ -297,11 +295,13 @@ def _act_and_mul_into(out: torch.Tensor, x: torch.Tensor, x_rows: torch.Tensor, 
     return out
 
 
+@remembered
 def silu_and_mul(x: torch.Tensor) -> torch.Tensor:
     """SwiGLU: `act_and_mul(x, "silu")`."""
     return act_and_mul(x, "silu")
 
 
+@remembered
 def gelu_tanh_and_mul(x: torch.Tensor) -> torch.Tensor:
     """GeGLU with the tanh form: `act_and_mul(x, "gelu_tanh")`."""
     return act_and_mul(x, "gelu_tanh")

@@ -34,6 +34,7 @@ import triton.language as tl
 from torch.autograd.function import once_differentiable
 
 from . import checks, launch, reference
+from ._remembered import remembered
 from ._tile_order import grouped_tile
 from ._torch_op import apply, torch_op
 from .backend import uses_triton
@@ -320,11 +321,10 @@ def flash_attention_forward(
     lse = torch.empty(q.shape[:3], dtype=torch.float32, device=q.device)
     strides = *q.stride()[:3], *k.stride()[:3], *v.stride()[:3]
     grid, meta = launch.attention_tiles(q)
-    with torch.cuda.device_of(q):
-        flash_attention_kernel[grid](
-            q, k, v, o, lse, *strides, kv_heads, seq_q, seq_k, sm_scale,
-            GROUP=heads // kv_heads, HEAD_DIM=head_dim, CAUSAL=causal, **meta,
-        )  # fmt: skip
+    launch.run(
+        flash_attention_kernel, grid, q, k, v, o, lse, *strides, kv_heads, seq_q, seq_k, sm_scale,
+        GROUP=heads // kv_heads, HEAD_DIM=head_dim, CAUSAL=causal, **meta,
+    )  # fmt: skip
     return o, lse
 
 
@@ -345,12 +345,11 @@ def flash_attention_backward(
     delta = torch.empty_like(lse)
     numbers = *q.stride()[:3], *k.stride()[:3], *v.stride()[:3], kv_heads, seq_q, seq_k, sm_scale
     constants = {"GROUP": heads // kv_heads, "HEAD_DIM": head_dim, "CAUSAL": causal}
-    with torch.cuda.device_of(q):
-        grid, meta = launch.attention_backward_tiles(q)
-        flash_attention_dq_kernel[grid](q, k, v, o, do, lse, delta, dq, *numbers, **constants, **meta)
-        grid, meta = launch.attention_backward_tiles(k)
-        meta["BLOCK_M"], meta["BLOCK_N"] = meta["BLOCK_N"], meta["BLOCK_M"]  # here it is the keys that stay
-        flash_attention_dkv_kernel[grid](q, k, v, do, lse, delta, dk, dv, *numbers, **constants, **meta)
+    grid, meta = launch.attention_backward_tiles(q)
+    launch.run(flash_attention_dq_kernel, grid, q, k, v, o, do, lse, delta, dq, *numbers, **constants, **meta)
+    grid, meta = launch.attention_backward_tiles(k)
+    meta["BLOCK_M"], meta["BLOCK_N"] = meta["BLOCK_N"], meta["BLOCK_M"]  # here it is the keys that stay
+    launch.run(flash_attention_dkv_kernel, grid, q, k, v, do, lse, delta, dk, dv, *numbers, **constants, **meta)
     return dq, dk, dv
 
 
@@ -372,6 +371,7 @@ class FlashAttention(torch.autograd.Function):
         return dq, dk, dv, None, None
 
 
+@remembered
 def flash_attention(
     q: torch.Tensor,
     k: torch.Tensor,

@@ -8,6 +8,7 @@
 """
 
 import os
+import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -122,8 +123,16 @@ def _warn_once() -> None:
     warnings.warn(
         f"tensors on the CPU take course_kernels' PyTorch reference, not its Triton kernels: {_missing}. "
         f"To run the kernels here, {_INSTALL}; on a GPU they run without it.",
-        stacklevel=4,
+        stacklevel=_frames_inside(),
     )
+
+
+def _frames_inside() -> int:
+    """How far up the stack the package was called, seen from the function that asks."""
+    package, frame, count = __name__.rpartition(".")[0], sys._getframe(1), 1
+    while frame.f_back and frame.f_globals.get("__name__", "").startswith(package):
+        frame, count = frame.f_back, count + 1
+    return count
 
 
 def info() -> dict[str, str | bool | None]:

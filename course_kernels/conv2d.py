@@ -27,6 +27,7 @@ import triton
 import triton.language as tl
 
 from . import checks, launch, reference
+from ._remembered import remembered
 from ._tile_order import grouped_tile, xcd_remap
 from ._torch_op import torch_op
 from .backend import uses_triton
@@ -98,8 +99,7 @@ def conv2d_forward(
     grid, meta = launch.dot_tiles(x, N * P * Q, F, C)
     tensors, strides = (x, weight, bias, y), (*x.stride(), *weight.stride(), *y.stride())
     constants = R, S, *stride, *padding, *dilation, launch.dot_precision(x, allow_tf32=False)
-    with torch.cuda.device_of(x):
-        conv2d_kernel[grid](*tensors, *strides, N * P * Q, C, H, W, F, P, Q, *constants, **meta)
+    launch.run(conv2d_kernel, grid, *tensors, *strides, N * P * Q, C, H, W, F, P, Q, *constants, **meta)
     return y
 
 
@@ -127,6 +127,7 @@ def _pair(name: str, value: int | tuple[int, int], least: int) -> tuple[int, int
     return tuple(pair)
 
 
+@remembered
 def conv2d(
     x: torch.Tensor,
     weight: torch.Tensor,

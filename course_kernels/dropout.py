@@ -15,13 +15,15 @@ Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3", 20
 storing it follows Triton's dropout tutorial.
 """
 
+from functools import partial
+
 import torch
 import triton
 import triton.language as tl
 from torch.autograd.function import once_differentiable
 
 from . import checks, launch, reference
-from ._torch_op import apply, torch_op
+from ._call import apply, remembered, torch_op
 from .backend import uses_triton
 
 
@@ -68,8 +70,9 @@ def dropout_add_forward(x: torch.Tensor, residual: torch.Tensor | None, p: float
     strides = x.stride(0), 0 if residual is None else residual.stride(0)
     scale = 1.0 / (1.0 - p) if p < 1 else 0.0
     grid, meta = launch.elementwise(x)
-    with torch.cuda.device_of(x):
-        dropout_add_kernel[grid](x, residual, y, *strides, x.numel(), x.shape[1], p, scale, seed, contiguous, **meta)
+    launch.run(
+        dropout_add_kernel, grid, x, residual, y, *strides, x.numel(), x.shape[1], p, scale, seed, contiguous, **meta
+    )
     return y
 
 
@@ -114,6 +117,7 @@ def check_seed(seed: int) -> None:
         raise ValueError(f"seed must be at least 0 and below 2**63, got {seed}")
 
 
+@partial(remembered, number="seed")
 def dropout_add(x: torch.Tensor, residual: torch.Tensor, p: float, seed: int, training: bool = True) -> torch.Tensor:
     """residual + dropout(x): each element of x is dropped with probability p, the others divided by 1 - p.
 

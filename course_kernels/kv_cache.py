@@ -27,7 +27,7 @@ import triton
 import triton.language as tl
 
 from . import checks, launch, reference
-from ._torch_op import torch_op
+from ._call import remembered, torch_op
 from .backend import uses_triton
 from .qkv import check_turn
 from .quant import FP8, checked_dtype, runs_kernel, scaled_for_cache
@@ -196,18 +196,18 @@ def kv_cache_forward(
     kinds = (q_heads, kv_heads, kv_heads) if q_heads else (kv_heads, kv_heads)
     (blocks_t, blocks_h), meta = launch.head_groups(tokens, kinds, head_dim, k, batch)
     fp8 = k_cache.dtype in FP8
-    with torch.cuda.device_of(k):
-        kv_cache_kernel[(batch * blocks_t, blocks_h)](
-            q, k, v, q_out, k_out, k_cache, v_cache, slots, positions, offsets, cos, sin, k_scale, v_scale,
-            *((0, 0, 0) if q is None else q.stride()[:3]), *k.stride()[:3], *v.stride()[:3],
-            *((0, 0) if positions is None else positions.stride()), *cache_strides(k_cache, v_cache, layout),
-            tokens, 0 if positions is None else positions.shape[1],
-            Q_HEADS=q_heads, KV_HEADS=kv_heads, HEAD_DIM=head_dim, NEOX=style == "neox",
-            TABLE_ROWS=0 if cos is None else len(cos),
-            PAGES=len(k_cache), PAGE_SIZE=k_cache.shape[1 if layout == "flash" else 3],
-            X=1 if layout == "flash" else k_cache.shape[4], FP8_MAX=torch.finfo(k_cache.dtype).max if fp8 else None,
-            BLOCK_P=max(triton.next_power_of_2(head_dim) // 2, 1), **meta,
-        )  # fmt: skip
+    launch.run(
+        kv_cache_kernel, (batch * blocks_t, blocks_h),
+        q, k, v, q_out, k_out, k_cache, v_cache, slots, positions, offsets, cos, sin, k_scale, v_scale,
+        *((0, 0, 0) if q is None else q.stride()[:3]), *k.stride()[:3], *v.stride()[:3],
+        *((0, 0) if positions is None else positions.stride()), *cache_strides(k_cache, v_cache, layout),
+        tokens, 0 if positions is None else positions.shape[1],
+        Q_HEADS=q_heads, KV_HEADS=kv_heads, HEAD_DIM=head_dim, NEOX=style == "neox",
+        TABLE_ROWS=0 if cos is None else len(cos),
+        PAGES=len(k_cache), PAGE_SIZE=k_cache.shape[1 if layout == "flash" else 3],
+        X=1 if layout == "flash" else k_cache.shape[4], FP8_MAX=torch.finfo(k_cache.dtype).max if fp8 else None,
+        BLOCK_P=max(triton.next_power_of_2(head_dim) // 2, 1), **meta,
+    )  # fmt: skip
 
 
 def cache_strides(k_cache: torch.Tensor, v_cache: torch.Tensor, layout: str) -> tuple[int, ...]:
@@ -345,6 +345,7 @@ def check_pages(kv_heads: int, head_dim: int, k_cache: torch.Tensor, v_cache: to
     return pages * page_size
 
 
+@remembered
 def kv_cache_update(
     q: torch.Tensor | None,
     k: torch.Tensor,
@@ -406,6 +407,7 @@ def kv_cache_update(
     return q if cos is None else q_out
 
 
+@remembered
 def paged_kv_cache_update(
     q: torch.Tensor | None,
     k: torch.Tensor,

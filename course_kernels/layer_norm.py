@@ -38,8 +38,8 @@ import triton.language as tl
 from torch.autograd.function import once_differentiable
 
 from . import checks, launch, reference
+from ._call import apply, remembered, torch_op
 from ._column_sum import column_sum
-from ._torch_op import apply, torch_op
 from .backend import uses_triton
 
 
@@ -288,13 +288,12 @@ def layer_norm_forward(
     mean, rstd = results[-2:] if return_statistics else (None, None)
     tensors = x, residual, weight, bias, results[0], None if residual is None else results[1], mean, rstd
     strides = x.stride(0), 0 if residual is None else residual.stride(0)
-    with torch.cuda.device_of(x):
-        if launch.holds_row(x):
-            grid, meta = launch.whole_rows(x)
-            layer_norm_kernel[grid](*tensors, *strides, rows, cols, eps, **meta)
-        else:
-            grid, meta = launch.long_rows(x, 1 if residual is None else 2, vectors=2)
-            layer_norm_long_kernel[grid](*tensors, *strides, cols, eps, **meta)
+    if launch.holds_row(x):
+        grid, meta = launch.whole_rows(x)
+        launch.run(layer_norm_kernel, grid, *tensors, *strides, rows, cols, eps, **meta)
+    else:
+        grid, meta = launch.long_rows(x, 1 if residual is None else 2, vectors=2)
+        launch.run(layer_norm_long_kernel, grid, *tensors, *strides, cols, eps, **meta)
     return results
 
 
@@ -316,22 +315,21 @@ def layer_norm_backward(
     """
     rows, cols = x.shape
     dx = torch.empty_like(dy)
-    with torch.cuda.device_of(x):
-        if cols <= launch.sizes().max_row:
-            grid, meta = launch.resident_rows(x)
-            dweight_rows, dbias_rows = torch.empty((2, grid[0], cols), dtype=torch.float32, device=x.device)
-            tensors = dy, d_new_residual, x, weight, mean, rstd, dx, dweight_rows, dbias_rows
-            layer_norm_backward_kernel[grid](*tensors, x.stride(0), rows, cols, eps, **meta)
-        else:
-            statistics = torch.empty((4, rows), dtype=torch.float32, device=x.device)
-            grid, meta = launch.long_sums(x)
-            tensors = dy, x, weight, mean, rstd, statistics
-            layer_norm_long_statistics_kernel[grid](*tensors, x.stride(0), rows, cols, eps, **meta)
+    if cols <= launch.sizes().max_row:
+        grid, meta = launch.resident_rows(x)
+        dweight_rows, dbias_rows = torch.empty((2, grid[0], cols), dtype=torch.float32, device=x.device)
+        tensors = dy, d_new_residual, x, weight, mean, rstd, dx, dweight_rows, dbias_rows
+        launch.run(layer_norm_backward_kernel, grid, *tensors, x.stride(0), rows, cols, eps, **meta)
+    else:
+        statistics = torch.empty((4, rows), dtype=torch.float32, device=x.device)
+        grid, meta = launch.long_sums(x)
+        tensors = dy, x, weight, mean, rstd, statistics
+        launch.run(layer_norm_long_statistics_kernel, grid, *tensors, x.stride(0), rows, cols, eps, **meta)
 
-            grid, meta = launch.column_blocks(x)
-            dweight_rows, dbias_rows = torch.empty((2, grid[1], cols), dtype=torch.float32, device=x.device)
-            tensors = dy, d_new_residual, x, weight, statistics, dx, dweight_rows, dbias_rows
-            layer_norm_long_backward_kernel[grid](*tensors, x.stride(0), rows, cols, **meta)
+        grid, meta = launch.column_blocks(x)
+        dweight_rows, dbias_rows = torch.empty((2, grid[1], cols), dtype=torch.float32, device=x.device)
+        tensors = dy, d_new_residual, x, weight, statistics, dx, dweight_rows, dbias_rows
+        launch.run(layer_norm_long_backward_kernel, grid, *tensors, x.stride(0), rows, cols, **meta)
     return dx, column_sum(dweight_rows, weight.dtype), column_sum(dbias_rows, bias.dtype)
 
 
@@ -358,6 +356,7 @@ class LayerNorm(torch.autograd.Function):
         return dx, dx if ctx.fused else None, dweight, dbias, None, None
 
 
+@remembered
 def layer_norm(
     x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, eps: float = 1e-5, *, return_statistics: bool = False
 ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -390,6 +389,7 @@ def layer_norm(
     return checks.in_shape_of(x, y), mean.view(x.shape[:-1]), rstd.view(x.shape[:-1])
 
 
+@remembered
 def add_layer_norm(
     x: torch.Tensor,
     residual: torch.Tensor,

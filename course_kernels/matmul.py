@@ -26,6 +26,7 @@ import triton
 import triton.language as tl
 
 from . import checks, launch, reference
+from ._remembered import remembered
 from ._tile_order import grouped_tile, xcd_remap
 from ._torch_op import torch_op
 from .activations import KINDS, activate
@@ -92,17 +93,17 @@ def matmul_forward(
     (tiles, parts), meta = launch.matmul_tiles(a, M, N, K)
     numbers = *a.stride(), *b.stride(), M, N, K
     precision = launch.dot_precision(a, allow_tf32)
-    with torch.cuda.device_of(a):
-        if parts == 1:
-            matmul_kernel[(tiles, 1)](a, b, c, *numbers, activation, precision, **meta)
-        else:
-            sums = torch.empty((parts, M, N), dtype=torch.float32, device=a.device)
-            matmul_kernel[(tiles, parts)](a, b, sums, *numbers, None, precision, **meta)
-            grid, meta = launch.sum_of_parts(c, parts)
-            sum_parts_kernel[grid](sums, c, M * N, parts, activation, **meta)
+    if parts == 1:
+        launch.run(matmul_kernel, (tiles, 1), a, b, c, *numbers, activation, precision, **meta)
+    else:
+        sums = torch.empty((parts, M, N), dtype=torch.float32, device=a.device)
+        launch.run(matmul_kernel, (tiles, parts), a, b, sums, *numbers, None, precision, **meta)
+        grid, meta = launch.sum_of_parts(c, parts)
+        launch.run(sum_parts_kernel, grid, sums, c, M * N, parts, activation, **meta)
     return c
 
 
+@remembered
 def matmul(
     a: torch.Tensor,
     b: torch.Tensor,

@@ -27,7 +27,7 @@ import triton
 import triton.language as tl
 
 from . import checks, launch, reference
-from ._torch_op import torch_op
+from ._call import remembered, torch_op
 from .kv_cache import check_cache_dtype, scale_tensor
 from .qkv import check_turn
 from .quant import FP8, runs_kernel, scaled_for_cache
@@ -161,16 +161,15 @@ def mla_forward(
     (tokens, q_heads, depth), (rows, kv_heads, latent), rope_dim = q_nope.shape, k_nope.shape, q_pe.shape[2]
     fp8_max = torch.finfo(kv_cache.dtype).max if kv_cache.dtype in FP8 else None
     grid, meta = launch.latents(q_nope, latent, rope_dim, rows, kv_heads)
-    with torch.cuda.device_of(q_nope):
-        mla_kernel[grid](
-            q_nope, w_uk, q_pe, k_nope, k_pe, kv_cache, slot_mapping, positions, cos, sin, k_scale, q_out,
-            *q_nope.stride()[:2], *w_uk.stride(), *q_pe.stride()[:2],
-            *k_nope.stride()[:2], *k_pe.stride()[:2], *kv_cache.stride()[:2], positions.stride(0),
-            tokens, rows, len(cos),
-            Q_HEADS=q_heads, KV_HEADS=kv_heads, DEPTH=depth, LATENT=latent, HALF=rope_dim // 2,
-            SLOTS=len(kv_cache), NEOX=style == "neox", FP8_MAX=fp8_max,
-            BLOCK_P=triton.next_power_of_2(rope_dim // 2), **meta,
-        )  # fmt: skip
+    launch.run(
+        mla_kernel, grid, q_nope, w_uk, q_pe, k_nope, k_pe, kv_cache, slot_mapping, positions, cos, sin, k_scale, q_out,
+        *q_nope.stride()[:2], *w_uk.stride(), *q_pe.stride()[:2],
+        *k_nope.stride()[:2], *k_pe.stride()[:2], *kv_cache.stride()[:2], positions.stride(0),
+        tokens, rows, len(cos),
+        Q_HEADS=q_heads, KV_HEADS=kv_heads, DEPTH=depth, LATENT=latent, HALF=rope_dim // 2,
+        SLOTS=len(kv_cache), NEOX=style == "neox", FP8_MAX=fp8_max,
+        BLOCK_P=triton.next_power_of_2(rope_dim // 2), **meta,
+    )  # fmt: skip
     return q_out
 
 
@@ -194,6 +193,7 @@ def mla_reference(
     return reference.mla_bmm_rope_cache(*tensors, k_scale=k_scale, style=style)
 
 
+@remembered
 def mla_bmm_rope_cache(
     q_nope: torch.Tensor,
     w_uk: torch.Tensor,

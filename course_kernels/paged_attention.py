@@ -26,7 +26,7 @@ import triton
 import triton.language as tl
 
 from . import checks, launch, reference
-from ._torch_op import torch_op
+from ._call import remembered, torch_op
 from .attention import LOG2_E, check_heads, finite_scale
 from .kv_cache import cache_strides, check_cache_dtype, check_layout, check_pages
 from .quant import FP8, runs_kernel
@@ -168,18 +168,19 @@ def paged_decode_forward(
     lse = torch.empty((batch, heads, splits), dtype=torch.float32, device=q.device)
     strides = *q.stride()[:2], *cache_strides(k_cache, v_cache, layout), block_table.stride(0)
     each_head = (0 if scale is None or scale.numel() == 1 else scale.stride(0) for scale in (k_scale, v_scale))
-    with torch.cuda.device_of(q):
-        paged_decode_kernel[grid](
-            q, k_cache, v_cache, block_table, seq_lens, k_scale, v_scale, parts, lse, *strides, *each_head,
-            kv_heads, sm_scale, v_factor, BLOCK_SIZE=block_size, GROUP=heads // kv_heads, HEAD_DIM=head_dim,
-            X=k_cache.shape[4] if packed else 1, ALIKE=min(k_cache.shape[4], block_size & -block_size) if packed else 1,
-            **meta,
+    launch.run(
+        paged_decode_kernel, grid,
+        q, k_cache, v_cache, block_table, seq_lens, k_scale, v_scale, parts, lse, *strides, *each_head,
+        kv_heads, sm_scale, v_factor, BLOCK_SIZE=block_size, GROUP=heads // kv_heads, HEAD_DIM=head_dim,
+        X=k_cache.shape[4] if packed else 1, ALIKE=min(k_cache.shape[4], block_size & -block_size) if packed else 1,
+        **meta,
+    )  # fmt: skip
+    if splits > 1:
+        block_s = triton.next_power_of_2(splits)
+        launch.run(
+            merge_parts_kernel, (batch * heads,),
+            parts, lse, o, splits, HEAD_DIM=head_dim, BLOCK_S=block_s, BLOCK_D=meta["BLOCK_D"], num_warps=4,
         )  # fmt: skip
-        if splits > 1:
-            block_s = triton.next_power_of_2(splits)
-            merge_parts_kernel[(batch * heads,)](
-                parts, lse, o, splits, HEAD_DIM=head_dim, BLOCK_S=block_s, BLOCK_D=meta["BLOCK_D"], num_warps=4
-            )
     return o
 
 
@@ -202,6 +203,7 @@ def paged_decode_reference(
     return reference.paged_decode_attention(q, k_cache, v_cache, block_table, seq_lens, v_scale=v_scale, **options)
 
 
+@remembered
 def paged_decode_attention(
     q: torch.Tensor,
     k_cache: torch.Tensor,

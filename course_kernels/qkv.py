@@ -23,7 +23,7 @@ import triton
 import triton.language as tl
 
 from . import checks, launch, reference
-from ._torch_op import torch_op
+from ._call import remembered, torch_op
 from .backend import uses_triton
 from .rope import check_style, check_tables, copy_heads, head_tile, table_rows_of, turn_tokens
 
@@ -136,12 +136,11 @@ def split_qkv_rope_forward(
     tokens, kinds = len(qkv), (q_heads, kv_heads, kv_heads)
     q, k, v = outputs = _split_outputs(qkv, cos, sin, positions, q_heads, kv_heads, head_dim, style)
     grid, meta = launch.head_groups(tokens, kinds, head_dim, qkv)
-    with torch.cuda.device_of(qkv):
-        split_qkv_rope_kernel[grid](
-            qkv, cos, sin, positions, q, k, v, qkv.stride(0), positions.stride(0),
-            q_heads, kv_heads, tokens, len(cos),
-            NEOX=style == "neox", HEAD_DIM=head_dim, BLOCK_P=triton.next_power_of_2(head_dim // 2), **meta,
-        )  # fmt: skip
+    launch.run(
+        split_qkv_rope_kernel, grid, qkv, cos, sin, positions, q, k, v, qkv.stride(0), positions.stride(0),
+        q_heads, kv_heads, tokens, len(cos),
+        NEOX=style == "neox", HEAD_DIM=head_dim, BLOCK_P=triton.next_power_of_2(head_dim // 2), **meta,
+    )  # fmt: skip
     return outputs
 
 
@@ -168,13 +167,13 @@ def concat_qk_forward(
     q, k = outputs = _concat_outputs(q1, q2, k1, k2)
     grid, meta = launch.head_groups(tokens, (q_heads, kv_heads), width_2, q1)
     strides = [stride for x in (q1, q2, k1, k2) for stride in x.stride()[:2]]
-    with torch.cuda.device_of(q1):
-        concat_qk_kernel[grid](
-            q1, q2, k1, k2, cos, sin, positions, q, k, *strides, 0 if positions is None else positions.stride(0),
-            tokens, 0 if cos is None else len(cos),
-            Q_HEADS=q_heads, KV_HEADS=kv_heads, NEOX=style == "neox", WIDTH_1=width_1, WIDTH_2=width_2,
-            BLOCK_P=triton.next_power_of_2(max(width_2 // 2, 1)), BLOCK_D=launch.copied_heads(meta, q1), **meta,
-        )  # fmt: skip
+    launch.run(
+        concat_qk_kernel, grid,
+        q1, q2, k1, k2, cos, sin, positions, q, k, *strides, 0 if positions is None else positions.stride(0),
+        tokens, 0 if cos is None else len(cos),
+        Q_HEADS=q_heads, KV_HEADS=kv_heads, NEOX=style == "neox", WIDTH_1=width_1, WIDTH_2=width_2,
+        BLOCK_P=triton.next_power_of_2(max(width_2 // 2, 1)), BLOCK_D=launch.copied_heads(meta, q1), **meta,
+    )  # fmt: skip
     return outputs
 
 
@@ -198,6 +197,7 @@ def check_turn(
     checks.below(len(next(iter(tables.values()))), "the rows of cos and sin", positions=positions)
 
 
+@remembered
 def split_qkv_rope(
     qkv: torch.Tensor,
     cos: torch.Tensor,
@@ -257,6 +257,7 @@ def _check_parts(**parts: torch.Tensor) -> None:
     checks.unit_stride(**parts)
 
 
+@remembered
 def concat_qk(
     q1: torch.Tensor, q2: torch.Tensor, k1: torch.Tensor, k2: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -279,6 +280,7 @@ def concat_qk(
     return concat_qk_forward(q1, q2, k1, k2, None, None, None, None)
 
 
+@remembered
 def rope_concat_qk(
     q_nope: torch.Tensor,
     q_pe: torch.Tensor,

@@ -28,7 +28,7 @@ import triton
 import triton.language as tl
 
 from . import checks, launch, reference
-from ._torch_op import torch_op
+from ._call import remembered, torch_op
 from .activations import activate, check_gated_width, check_kind
 from .backend import uses_triton
 
@@ -137,14 +137,13 @@ def quant_fp8_long_kernel(
 def quant_fp8_forward(x: torch.Tensor, group_size: int, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
     """q (rows, cols) and scale (rows, groups). x: (rows, cols); group_size: at most launch.sizes().max_row, or cols."""
     q, scale = _outputs(x, x.shape[1], group_size, dtype)
-    with torch.cuda.device_of(x):
-        if min(group_size, x.shape[1]) <= launch.sizes().max_row:
-            grid, meta = launch.row_groups(x, group_size)
-            sizes = *x.shape, group_size, torch.finfo(dtype).max
-            quant_fp8_kernel[grid](x, q, scale, x.stride(0), *sizes, **meta)
-        else:
-            grid, meta = launch.long_rows(x)
-            quant_fp8_long_kernel[grid](x, q, scale, x.stride(0), x.shape[1], torch.finfo(dtype).max, **meta)
+    if min(group_size, x.shape[1]) <= launch.sizes().max_row:
+        grid, meta = launch.row_groups(x, group_size)
+        sizes = *x.shape, group_size, torch.finfo(dtype).max
+        launch.run(quant_fp8_kernel, grid, x, q, scale, x.stride(0), *sizes, **meta)
+    else:
+        grid, meta = launch.long_rows(x)
+        launch.run(quant_fp8_long_kernel, grid, x, q, scale, x.stride(0), x.shape[1], torch.finfo(dtype).max, **meta)
     return q, scale
 
 
@@ -157,8 +156,7 @@ def act_mul_fp8_quant_forward(
     q, scale = _outputs(x, cols, group_size, dtype)
     grid, meta = launch.row_groups(x[:, :cols], group_size)
     sizes = rows, cols, group_size, kind, torch.finfo(dtype).max
-    with torch.cuda.device_of(x):
-        act_mul_fp8_quant_kernel[grid](x, q, scale, x.stride(0), *sizes, **meta)
+    launch.run(act_mul_fp8_quant_kernel, grid, x, q, scale, x.stride(0), *sizes, **meta)
     return q, scale
 
 
@@ -226,6 +224,7 @@ def _check_group_size(group_size: int) -> None:
         raise ValueError(f"group_size must be 1 to {launch.sizes().max_row}, got {group_size}")
 
 
+@remembered
 def quant_fp8_per_token(x: torch.Tensor, dtype: torch.dtype | None = None) -> tuple[torch.Tensor, torch.Tensor]:
     """Quantise each row with a scale of its own: x is close to q.float() * scale[..., None].
 
@@ -252,6 +251,7 @@ def quant_fp8_per_token(x: torch.Tensor, dtype: torch.dtype | None = None) -> tu
     return checks.in_shape_of(x, q), scale.view(x.shape[:-1])
 
 
+@remembered
 def quant_fp8_per_group(
     x: torch.Tensor, group_size: int = 128, dtype: torch.dtype | None = None
 ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -283,6 +283,7 @@ def quant_fp8_per_group(
     return checks.in_shape_of(x, q), scale.view(*x.shape[:-1], -1)
 
 
+@remembered
 def act_mul_fp8_quant(
     x: torch.Tensor, kind: str, group_size: int = 128, dtype: torch.dtype | None = None
 ) -> tuple[torch.Tensor, torch.Tensor]:

@@ -27,8 +27,8 @@ import triton.language as tl
 from torch.autograd.function import once_differentiable
 
 from . import checks, launch, reference
+from ._call import apply, remembered, torch_op
 from ._column_sum import column_sum
-from ._torch_op import apply, torch_op
 from .backend import uses_triton
 
 
@@ -189,15 +189,12 @@ def rms_norm_forward(
     tensors = x, residual, weight, y, new_residual
     strides = x.stride(0), 0 if residual is None else residual.stride(0)
     streams = 1 if residual is None else 2
-    with torch.cuda.device_of(x):
-        if cols < launch.sizes().max_row + launch.few_rows(
-            x
-        ):  # two walks over a wide row in the cache are as fast as one
-            grid, meta = launch.whole_rows(x)
-            rms_norm_kernel[grid](*tensors, *strides, rows, cols, eps, **meta)
-        else:
-            grid, meta = launch.long_rows(x, streams)
-            rms_norm_long_kernel[grid](*tensors, *strides, cols, eps, **meta)
+    if cols < launch.sizes().max_row + launch.few_rows(x):  # two walks over a wide row in the cache are as fast as one
+        grid, meta = launch.whole_rows(x)
+        launch.run(rms_norm_kernel, grid, *tensors, *strides, rows, cols, eps, **meta)
+    else:
+        grid, meta = launch.long_rows(x, streams)
+        launch.run(rms_norm_long_kernel, grid, *tensors, *strides, cols, eps, **meta)
     return [y] if residual is None else [y, new_residual]
 
 
@@ -208,22 +205,21 @@ def rms_norm_backward(
     """dx and dweight. dy, d_new_residual: (rows, cols), contiguous, or None; x: the matrix that was normalised."""
     rows, cols = x.shape
     dx = torch.empty_like(dy)
-    with torch.cuda.device_of(x):
-        if cols <= launch.sizes().max_row:
-            grid, meta = launch.resident_rows(x)
-            dweight_rows = torch.empty((grid[0], cols), dtype=torch.float32, device=x.device)
-            tensors = dy, d_new_residual, x, weight, dx, dweight_rows
-            rms_norm_backward_kernel[grid](*tensors, x.stride(0), rows, cols, eps, **meta)
-        else:
-            rstd, projection = torch.empty((2, rows), dtype=torch.float32, device=x.device)
-            grid, meta = launch.long_sums(x)
-            tensors = dy, x, weight, rstd, projection
-            rms_norm_long_statistics_kernel[grid](*tensors, x.stride(0), cols, eps, **meta)
+    if cols <= launch.sizes().max_row:
+        grid, meta = launch.resident_rows(x)
+        dweight_rows = torch.empty((grid[0], cols), dtype=torch.float32, device=x.device)
+        tensors = dy, d_new_residual, x, weight, dx, dweight_rows
+        launch.run(rms_norm_backward_kernel, grid, *tensors, x.stride(0), rows, cols, eps, **meta)
+    else:
+        rstd, projection = torch.empty((2, rows), dtype=torch.float32, device=x.device)
+        grid, meta = launch.long_sums(x)
+        tensors = dy, x, weight, rstd, projection
+        launch.run(rms_norm_long_statistics_kernel, grid, *tensors, x.stride(0), cols, eps, **meta)
 
-            grid, meta = launch.column_blocks(x)
-            dweight_rows = torch.empty((grid[1], cols), dtype=torch.float32, device=x.device)
-            tensors = dy, d_new_residual, x, weight, rstd, projection, dx, dweight_rows
-            rms_norm_long_backward_kernel[grid](*tensors, x.stride(0), rows, cols, **meta)
+        grid, meta = launch.column_blocks(x)
+        dweight_rows = torch.empty((grid[1], cols), dtype=torch.float32, device=x.device)
+        tensors = dy, d_new_residual, x, weight, rstd, projection, dx, dweight_rows
+        launch.run(rms_norm_long_backward_kernel, grid, *tensors, x.stride(0), rows, cols, **meta)
     return dx, column_sum(dweight_rows, weight.dtype)
 
 
@@ -247,6 +243,7 @@ class RMSNorm(torch.autograd.Function):
         return dx, dx if fused else None, dweight, None
 
 
+@remembered
 def rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float = 1e-6) -> torch.Tensor:
     """RMSNorm over the last dimension: x / sqrt(mean(x^2) + eps) * weight; differentiable in x and weight.
 
@@ -270,6 +267,7 @@ def rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float = 1e-6) -> torch.
     return checks.in_shape_of(x, apply(RMSNorm, x_rows, None, weight, eps))
 
 
+@remembered
 def add_rms_norm(
     x: torch.Tensor, residual: torch.Tensor, weight: torch.Tensor, eps: float = 1e-6
 ) -> tuple[torch.Tensor, torch.Tensor]:

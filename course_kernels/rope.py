@@ -32,7 +32,7 @@ import triton.language as tl
 from torch.autograd.function import once_differentiable
 
 from . import checks, launch, reference
-from ._torch_op import apply, torch_op
+from ._call import apply, remembered, torch_op
 from .backend import uses_triton
 
 STYLES = ("neox", "gptj")
@@ -286,18 +286,17 @@ def rope_forward(
     block_p = triton.next_power_of_2(rotary_dim // 2)
     loads = triton.next_power_of_2(head_dim) // block_p  # halves that turn are narrower where a part of the head stays
     blocks, meta = launch.head_tiles(seq_len, heads, head_dim, x, batch, loads)
-    with torch.cuda.device_of(x):
-        rope_kernel[(batch * blocks[0], blocks[1])](
-            x, y, cos, sin, positions, offsets, cu_seqlens,
-            *x_view.stride()[:3], *y_view.stride()[:3],
-            *((0, 0) if positions is None else positions.stride()),
-            *((0, 0) if offsets is None else offsets.stride()),
-            seq_len, heads, 0 if cu_seqlens is None else len(cu_seqlens) - 1, len(cos),
-            NEOX=style == "neox", INVERSE=inverse, HALF=rotary_dim // 2,
-            TWICE=1 if sin is None else cos.shape[1] // (rotary_dim // 2), START=plain if nope_first else 0,
-            PLAIN=0 if y is x else plain, PLAIN_START=0 if nope_first else rotary_dim,
-            BLOCK_P=block_p, BLOCK_D=triton.next_power_of_2(max(plain, 1)), **meta,
-        )  # fmt: skip
+    launch.run(
+        rope_kernel, (batch * blocks[0], blocks[1]), x, y, cos, sin, positions, offsets, cu_seqlens,
+        *x_view.stride()[:3], *y_view.stride()[:3],
+        *((0, 0) if positions is None else positions.stride()),
+        *((0, 0) if offsets is None else offsets.stride()),
+        seq_len, heads, 0 if cu_seqlens is None else len(cu_seqlens) - 1, len(cos),
+        NEOX=style == "neox", INVERSE=inverse, HALF=rotary_dim // 2,
+        TWICE=1 if sin is None else cos.shape[1] // (rotary_dim // 2), START=plain if nope_first else 0,
+        PLAIN=0 if y is x else plain, PLAIN_START=0 if nope_first else rotary_dim,
+        BLOCK_P=block_p, BLOCK_D=triton.next_power_of_2(max(plain, 1)), **meta,
+    )  # fmt: skip
 
 
 @torch_op(lambda dy, *_: dy.new_empty(dy.shape))
@@ -328,11 +327,11 @@ def rope_2d_forward(
     y = torch.empty(x.shape, dtype=x.dtype, device=x.device)
     images, pixels, heads, head_dim = x.shape
     blocks, meta = launch.head_tiles(pixels, heads, head_dim, x, images, loads=4)
-    with torch.cuda.device_of(x):
-        rope_2d_kernel[(images * blocks[0], blocks[1])](
-            x, y, cos_h, sin_h, cos_w, sin_w, *x.stride()[:3], *y.stride()[:3], len(cos_h), len(cos_w), heads,
-            QUARTER=head_dim // 4, BLOCK_P=triton.next_power_of_2(head_dim // 4), **meta,
-        )  # fmt: skip
+    launch.run(
+        rope_2d_kernel, (images * blocks[0], blocks[1]),
+        x, y, cos_h, sin_h, cos_w, sin_w, *x.stride()[:3], *y.stride()[:3], len(cos_h), len(cos_w), heads,
+        QUARTER=head_dim // 4, BLOCK_P=triton.next_power_of_2(head_dim // 4), **meta,
+    )  # fmt: skip
     return y
 
 
@@ -483,6 +482,7 @@ def _check_inplace(x):
         raise ValueError("x is a leaf that requires grad and cannot be changed in place; leave inplace=True away")
 
 
+@remembered
 def rope(
     x: torch.Tensor,
     cos: torch.Tensor | None = None,
@@ -595,6 +595,7 @@ def _index_views(x, layout, positions, offsets, cu_seqlens):
     return positions, offsets
 
 
+@remembered
 def rope_2d(
     x: torch.Tensor, cos_h: torch.Tensor, sin_h: torch.Tensor, cos_w: torch.Tensor, sin_w: torch.Tensor
 ) -> torch.Tensor:

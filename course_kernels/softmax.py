@@ -17,7 +17,7 @@ import triton
 import triton.language as tl
 
 from . import checks, launch, reference
-from ._torch_op import torch_op
+from ._call import remembered, torch_op
 from .backend import uses_triton
 
 
@@ -74,16 +74,16 @@ def softmax_forward(x: torch.Tensor) -> torch.Tensor:
     """Softmax of each row. x: (rows, cols)."""
     rows, cols = x.shape
     y = x.new_empty((rows, cols))
-    with torch.cuda.device_of(x):
-        if cols <= launch.longest_held(x):
-            grid, meta = launch.whole_rows(x)
-            softmax_kernel[grid](x, y, x.stride(0), rows, cols, **meta)
-        else:
-            grid, meta = launch.long_rows(x)
-            softmax_long_kernel[grid](x, y, x.stride(0), cols, **meta)
+    if cols <= launch.longest_held(x):
+        grid, meta = launch.whole_rows(x)
+        launch.run(softmax_kernel, grid, x, y, x.stride(0), rows, cols, **meta)
+    else:
+        grid, meta = launch.long_rows(x)
+        launch.run(softmax_long_kernel, grid, x, y, x.stride(0), cols, **meta)
     return y
 
 
+@remembered
 def softmax(x: torch.Tensor) -> torch.Tensor:
     """Softmax over the last dimension.
 

@@ -28,7 +28,7 @@ import triton
 import triton.language as tl
 
 from . import checks, launch, reference
-from ._torch_op import torch_op
+from ._call import remembered, torch_op
 from .backend import uses_triton
 
 LOWEST = tl.constexpr(-(2**31))  # below every ordered(x)
@@ -134,7 +134,7 @@ def _select(x: torch.Tensor, k: int, largest: bool) -> torch.Tensor:
     grid, meta = launch.row_groups(x, launch.sizes().tile)
     chunks = triton.cdiv(cols, meta["BLOCK_N"])
     keys = torch.empty((rows, chunks * k), dtype=torch.int64, device=x.device)
-    select_kernel[grid](x, keys, x.stride(0), rows, cols, chunks, k, LARGEST=largest, **meta)
+    launch.run(select_kernel, grid, x, keys, x.stride(0), rows, cols, chunks, k, LARGEST=largest, **meta)
     return keys if chunks == 1 else _select(keys, k, largest)
 
 
@@ -145,10 +145,10 @@ def _sort(x: torch.Tensor, largest: bool) -> torch.Tensor:
     run, chunks = meta["BLOCK"], triton.cdiv(cols, meta["BLOCK"])
     width = chunks * run
     keys, merged = torch.empty((2, rows, width), dtype=torch.int64, device=x.device)
-    rank_kernel[grid](x, keys, x.stride(0), cols, chunks, LARGEST=largest, **meta)
+    launch.run(rank_kernel, grid, x, keys, x.stride(0), cols, chunks, LARGEST=largest, **meta)
     grid, meta = launch.merged_chunks(keys)
     while run < width:
-        merge_kernel[grid](keys, merged, width, run, **meta)
+        launch.run(merge_kernel, grid, keys, merged, width, run, **meta)
         keys, merged, run = merged, keys, 2 * run
     return keys
 
@@ -162,13 +162,13 @@ def _outputs(x: torch.Tensor, k: int) -> tuple[torch.Tensor, torch.Tensor]:
 def topk_forward(x: torch.Tensor, k: int, largest: bool = True) -> tuple[torch.Tensor, torch.Tensor]:
     """Values and indices of the k largest, or smallest, elements. x: (rows, cols), 1 <= k <= cols."""
     values, indices = _outputs(x, k)
-    with torch.cuda.device_of(x):
-        keys = _select(x, k, largest) if k <= launch.sizes().max_rounds else _sort(x, largest)
-        grid, meta = launch.tiles(values)
-        pick_kernel[grid](keys, x, values, indices, keys.stride(0), x.stride(0), x.shape[0], k, **meta)
+    keys = _select(x, k, largest) if k <= launch.sizes().max_rounds else _sort(x, largest)
+    grid, meta = launch.tiles(values)
+    launch.run(pick_kernel, grid, keys, x, values, indices, keys.stride(0), x.stride(0), x.shape[0], k, **meta)
     return values, indices
 
 
+@remembered
 def topk(x: torch.Tensor, k: int, *, largest: bool = True) -> tuple[torch.Tensor, torch.Tensor]:
     """The k largest elements along the last dimension, the largest first, and their indices; or the k smallest.
 

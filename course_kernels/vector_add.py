@@ -14,7 +14,7 @@ import triton.language as tl
 from torch.autograd.function import once_differentiable
 
 from . import checks, launch, reference
-from ._torch_op import apply, torch_op
+from ._call import apply, remembered, torch_op
 from .backend import uses_triton
 
 
@@ -34,8 +34,7 @@ def vector_add_forward(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     """Allocate the sum and fill it."""
     z = torch.empty_like(x)
     grid, meta = launch.elementwise(x)
-    with torch.cuda.device_of(x):
-        vector_add_kernel[grid](x, y, z, x.numel(), **meta)
+    launch.run(vector_add_kernel, grid, x, y, z, x.numel(), **meta)
     return z
 
 
@@ -52,6 +51,7 @@ class VectorAdd(torch.autograd.Function):
         return dz, dz
 
 
+@remembered
 def vector_add(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     """x + y, element by element; differentiable.
 

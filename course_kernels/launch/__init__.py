@@ -1,4 +1,4 @@
-"""Block sizes and warps: the one home of launch parameters.
+"""Block sizes and warps: the one home of launch parameters, and of the launch itself.
 
 Each function here turns shapes into a `Launch`: a grid, and block sizes, warps and stages by name.  What a warp is
 depends on the machine: 64 threads on AMD's Instinct (gfx9), 32 on Radeon and NVIDIA.  A workgroup has at most 1024
@@ -15,6 +15,7 @@ from .gpu import (
     as_on,
     connect_simulator,
     gpu_of,
+    overridden,
     simulated_gpu,
     sizes,
     sizes_as,
@@ -38,6 +39,7 @@ from .rows import (
     tiles,
     whole_rows,
 )
+from .run import run, watched_by, watcher
 
 __all__ = [
     "VECTOR_BYTES",
@@ -65,15 +67,19 @@ __all__ = [
     "longest_held",
     "matmul_tiles",
     "merged_chunks",
+    "overridden",
     "paged_decode",
     "ranked_chunks",
     "resident_rows",
     "row_groups",
+    "run",
     "simulated_gpu",
     "sizes",
     "sizes_as",
     "sum_of_parts",
     "tiles",
+    "watched_by",
+    "watcher",
     "whole_rows",
 ]
 

@@ -70,7 +70,8 @@ class Gpu:
 
 MI300X = Gpu("gfx942", 304)  # what the interpreter runs is what this GPU would run
 
-_sizes = Sizes()
+_FOUND = Sizes()  # what holds where nobody asks for other sizes
+_sizes = _FOUND
 _instead: Gpu | None = None  # of the GPU that holds a tensor
 _gpus: dict[int, Gpu] = {}  # by index; torch.compile reads a dict, but runs through what functools.cache has wrapped
 
@@ -106,11 +107,17 @@ def as_on(gpu: Gpu) -> Iterator[Gpu]:
         _instead = before
 
 
+def overridden() -> bool:
+    """Whether other sizes or another GPU are in force than those that follow from the tensors."""
+    return _instead is not None or _sizes is not _FOUND
+
+
 def gpu_of(tensor: torch.Tensor) -> Gpu:
     """The GPU that holds the tensor; a tensor on the CPU is launched as on the GPU that it stands for."""
     if _instead:
         return _instead
-    return _gpu(tensor.device.index) if tensor.is_cuda else simulated_gpu() or MI300X
+    index = tensor.device.index  # a tensor of a pretended GPU has none
+    return _gpu(index) if tensor.is_cuda and index is not None else simulated_gpu() or MI300X
 
 
 def _gpu(index: int) -> Gpu:

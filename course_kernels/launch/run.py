@@ -1,0 +1,41 @@
+"""A kernel's launch, and whoever watches launches."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+import torch
+
+_watchers = threading.local()  # a thread's launches are its own
+
+
+class Watcher(Protocol):
+    """Who launches instead, and may look at what is launched."""
+
+    def launch(self, kernel: Any, grid: tuple[int, ...], args: tuple, meta: dict[str, Any]) -> None:
+        """Do `kernel[grid](*args, **meta)`."""
+
+
+def run(kernel: Any, grid: tuple[int, ...], *args: Any, **meta: Any) -> None:
+    """`kernel[grid](*args, **meta)`, on the GPU that holds the first of the tensors."""
+    with torch.cuda.device_of(next(x for x in args if isinstance(x, torch.Tensor))):
+        if (watching := watcher()) is not None:
+            watching.launch(kernel, grid, args, meta)
+        else:
+            kernel[grid](*args, **meta)
+
+
+def watcher() -> Watcher | None:
+    """Who watches the launches of this thread."""
+    return getattr(_watchers, "now", None)
+
+
+@contextmanager
+def watched_by(watching: Watcher) -> Iterator[None]:
+    """Tell of every launch of this thread inside the block."""
+    before, _watchers.now = watcher(), watching
+    try:
+        yield
+    finally:
+        _watchers.now = before
