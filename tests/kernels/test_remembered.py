@@ -23,14 +23,12 @@ PLANNED = _remembered.CALLS_BEFORE + 1  # calls after which a layout has a plan
 
 @pytest.fixture(autouse=True)
 def gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The GPU; or an MI300X whose tensors lie on the CPU, which calls itself device -1."""
+    """The GPU, or a pretended MI300X."""
     monkeypatch.delenv("COURSE_KERNELS_CHECKS", raising=False)
     if torch.cuda.is_available():
         yield
         return
     with pretend("gfx942"):
-        monkeypatch.setattr(torch.cuda, "current_device", lambda: -1)
-        monkeypatch.setattr(ck.checks, "values_are_checked", lambda tensor: False)  # as on a GPU
         yield
 
 
@@ -206,7 +204,6 @@ def test_values_are_checked_when_that_is_asked_for_later(monkeypatch):
     k, v, cache = floats(1, 1, 16), floats(1, 1, 16), floats(3, 8, 1, 16)
     for _ in range(PLANNED):
         ck.paged_kv_cache_update(None, k, v, cache, cache.clone(), torch.tensor([1], device="cuda"))
-    monkeypatch.setattr(ck.checks, "values_are_checked", lambda tensor: True)
     monkeypatch.setenv("COURSE_KERNELS_CHECKS", "1")
     for _ in range(PLANNED + 1):
         with pytest.raises(ValueError, match="slot_mapping"):
