@@ -29,7 +29,7 @@ Builder = Callable[[Decoded, Target], Step]
 
 # No result in any register: they order memory or time, and this machine has neither caches nor a clock.
 _NOTHING = re.compile(
-    r"s_(nop|wait\w*|setprio|sleep|sched\w*|clause|delay_alu|icache_inv|dcache_\w+|ttracedata|sethalt|sendmsg(halt)?|"
+    r"[sv]_nop|s_(wait\w*|setprio|sleep|sched\w*|clause|delay_alu|icache_inv|dcache_\w+|ttracedata|sethalt|sendmsg(halt)?|"
     r"set_inst_prefetch_distance|code_end|version)|(buffer|global)_(gl\d_inv|inv\w*|wb\w*)"
 )
 _NEWER_NAMES = (  # gfx11 and gfx12 renamed many instructions of gfx9 without changing them

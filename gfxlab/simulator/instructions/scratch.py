@@ -49,7 +49,10 @@ def _scratch(instruction: Decoded, direction: str):
 
 
 def _buffer(instruction: Decoded):
+    """The scalar offset counts the bytes of all lanes of the wave together, the others those of one lane."""
     data, where, _, scalar = instruction.operands
     parts = [values.reader(where, "u32")] if "offen" in instruction.modifiers else []
-    parts += [values.reader(scalar, "u32")] if scalar.is_scalar else []
+    if scalar.is_scalar:
+        read = values.reader(scalar, "u32")
+        parts.append(lambda w: read(w) // U32(w.lanes))
     return data, _sum(parts, instruction.modifiers.get("offset", 0))

@@ -347,6 +347,15 @@ def test_every_lane_has_private_memory(arch, store, load):
     assert (w.V[10:12] == values).all()
 
 
+def test_a_scalar_offset_of_gfx90as_private_memory_counts_all_lanes():
+    """Registers of 64 lanes lie side by side there: what is 12 bytes for a lane is 12 * 64 for the scalar offset."""
+    V = {2: GENERATOR.integers(0, 1 << 32, (2, 64), np.uint32)}
+    store = "buffer_store_dword v2, off, s[0:3], s4 offset:4 ; 4-byte Folded Spill"
+    load = "buffer_load_dword v10, off, s[0:3], 0 offset:16 ; 4-byte Folded Reload"
+    w = execute(f"{store}\n{load}", arch="gfx90a", V=V, S={4: 12 * 64}, waves=2, scratch=32)
+    assert (w.V[10] == V[2]).all()
+
+
 # ---- atomics ---------------------------------------------------------------------------------------------------------
 
 EXCHANGES = {

@@ -28,7 +28,7 @@ from oracle.parser import parse
 _TYPE = re.compile(r"(u|i|f|bf|b)(\d+)")
 _DECLARED = {"U": "u", "I": "i", "F": "f", "B": "b", "BF": "bf"}
 _NEAREST_WHOLE = re.compile(r"D0\.f(\d+) = floor\(S0\.f\d+ \+ (?:16')?0\.5")
-_OUTPUTS = ("D0", "D1", "EXEC", "SCC")
+_OUTPUTS = ("D0", "D1", "EXEC", "SCC", "RETURN_DATA", "VDATA")
 _INFINITY, _PI = floating(math.inf, 64), floating(math.pi, 64)
 _NAMES = {
     "INF": _INFINITY,
@@ -43,6 +43,7 @@ _NAMES = {
     "MAX_FLOAT_F32": Bits(0x7F7FFFFF, 32, "f"),
     "MAX_FLOAT_F16": Bits(0x7BFF, 16, "f"),
 }
+_ADDRESSES = ("CalcDsAddr", "CalcGlobalAddr", "CalcBufferAddr", "CalcFlatAddr")
 _DENORMAL = "a denormal"  # what `== DENORM.f32` asks for
 
 
@@ -53,6 +54,20 @@ class _Returned(Exception):
 
 class _Broken(Exception):
     pass
+
+
+class Memory:
+    """What MEM[...] means: the bytes of one lane, from address 0."""
+
+    def __init__(self, content: bytes):
+        self.content = bytearray(content)
+
+    def read(self, address: int, width: int, kind: str) -> Bits:
+        return Bits(int.from_bytes(self.content[address : address + width // 8], "little"), width, kind)
+
+    def write(self, address: int, value: Bits) -> None:
+        size = value.width // 8
+        self.content[address : address + size] = value.bits.to_bytes(size, "little")
 
 
 class Interpreter:
@@ -148,6 +163,10 @@ class Interpreter:
         self._store_named(node[1], chain[::-1], value)
 
     def _store_named(self, name: str, chain: list, value: Bits) -> None:
+        if name == "MEM":
+            kind, width = _type(chain[1][2]) if len(chain) > 1 else ("b", 32)
+            self.names["MEM"].write(self.value(chain[0][2]).number, self.converted(value, kind, width))
+            return
         if name == "ROUND_MODE":
             self.toward_zero = value.bits == 3
             self.names[name] = value
@@ -222,6 +241,8 @@ class Interpreter:
         if base == ("name", "DENORM"):
             return _DENORMAL
         kind, width = _type(word)
+        if base[:2] == ("index", ("name", "MEM")):
+            return self.names["MEM"].read(self.value(base[2]).number, width, kind)
         if base[0] == "name" and base[1] in ("INF", "NAN"):
             return floating(math.inf if base[1] == "INF" else math.nan, width)
         value = self.value(base)
@@ -231,6 +252,8 @@ class Interpreter:
 
     def _of_index(self, base: tuple, index: tuple):
         value, i = self.value(base), self.value(index).number
+        if isinstance(value, Memory):
+            return value.read(i, 32, "b")
         return value[i] if isinstance(value, list) else Bits(value.bits >> i, 1, "u")
 
     def _of_slice(self, base: tuple, high: tuple, low: tuple) -> Bits:
@@ -334,6 +357,8 @@ class Interpreter:
     # ---- calls -------------------------------------------------------------------------------------------------------
 
     def _of_call(self, name: str, nodes: list) -> Bits:
+        if name in _ADDRESSES:
+            return self.names["ADDR"]
         arguments = [self.value(node) for node in nodes]
         if name in self.functions:
             return self._own(name, arguments)

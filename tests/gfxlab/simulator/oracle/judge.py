@@ -68,7 +68,7 @@ class Judge:
         """The operand's bits in every lane; a scalar register's are the same in all lanes of a wave."""
         waves, lanes = shape
         if source.file == "constant":
-            return np.full(shape, _constant(source), object)
+            return np.full(shape, constant_bits(source), object)
         if source.file == "s":
             return np.array([[operand(source.kind, self.chance)] * lanes for _ in range(waves)], object)
         kind = "u32" if source.kind == "mask" else source.kind
@@ -168,7 +168,7 @@ class Judge:
         return names["D1"].bits & 1 if "D1" in interpreter.written else names["VCC"].bits >> lane & 1
 
 
-def _constant(source: Source) -> int:
+def constant_bits(source: Source) -> int:
     """By the guides: an inline float has the operand's format; a literal is a float64's high half."""
     number, kind = source.constant, source.kind
     width = 64 if kind in WIDE else 16 if kind in NARROW else 32
