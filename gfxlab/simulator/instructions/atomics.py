@@ -208,10 +208,15 @@ def _parted(value: np.ndarray, words: int) -> list[np.ndarray]:
     return [value] if words == 1 else [value.astype(U32), (value >> U64(32)).astype(U32)]
 
 
-def _take_turns(address, active, change: _Change, sources, read, write) -> tuple[list[np.ndarray], np.ndarray]:
-    """Change memory, lane after lane where addresses meet; what was there before, and which lanes changed it."""
+def _take_turns(
+    address, active, change: _Change, sources, read, write, place=None
+) -> tuple[list[np.ndarray], np.ndarray]:
+    """Change memory, lane after lane where they meet; what was there before, and which lanes changed it.
+
+    place: equal where lanes meet; the address unless given.
+    """
     places = np.flatnonzero(active)
-    leaders, group, rank = _meetings(address.reshape(-1)[places])
+    leaders, group, rank = _meetings((address if place is None else place).reshape(-1)[places])
     first = np.zeros(active.size, bool)
     first[places[leaders]] = True
     first = first.reshape(active.shape)
@@ -265,7 +270,8 @@ def _local(name: str, instruction: Decoded) -> Step:
             write = lambda at, lanes, new: w.lds.write(w, instruction, at, new, width, lanes)  # noqa: E731
             for watcher in w.watchers:
                 watcher.local_atomic(w, instruction, address, active, width)
-            old += _take_turns(address, active, change, [source(w) for source in sources], read, write)[0]
+            place = address + w.group * (1 << 32)  # equal addresses of two workgroups are two places
+            old += _take_turns(address, active, change, [source(w) for source in sources], read, write, place)[0]
         if returns:
             _put(w, instruction.operands[0].index, old)
 

@@ -320,3 +320,9 @@ def test_writing_half_of_exec():
 def test_the_null_register_keeps_nothing():
     w = execute("s_mov_b32 s10, null\ns_add_u32 null, s2, s2", arch="gfx1100", S={2: 0x80000000}, scc=[False])
     assert w.S[0, 10] == 0 and w.SCC[0]
+
+
+@pytest.mark.parametrize("arch", ["gfx942", "gfx1100", "gfx1201"])
+def test_what_only_takes_time_changes_nothing(arch):
+    w, before = (execute(text, arch=arch, S={2: 7}, V={2: 7}) for text in ("s_nop 1\nv_nop\ns_sleep 1", "s_nop 0"))
+    assert all(map(np.array_equal, w.registers_of(0), before.registers_of(0)))

@@ -58,7 +58,8 @@ def _span(first: int, words: int) -> str:
 def _forms(name: str, target: Target) -> Iterator[Access]:
     loads = re.search(r"_(load|read)", name)
     stores = re.search(r"_(store|write)(?!xchg)", name)
-    for result in (1, 2, 3, 4) if not stores else (0,):
+    silent = stores or name.startswith("ds") and not loads and "_rtn" not in name
+    for result in (1, 2, 3, 4) if not silent else (0,):
         for data in (1, 2, 3, 4) if not loads else (0,):
             make = {"d": _ds, "g": _global, "b": _buffer}[name[0]]
             yield from make(name, result, data, target)
@@ -117,6 +118,7 @@ class MemoryJudge:
         kind = (re.search(r"_(bf16|f16|f32|f64)", access.name) or ("", "u32"))[1]
         shape = _WAVES, self.lanes
         before = self._numbers(kind, (*shape, PIECE // 8))
+        before[1:] = before[0]  # every workgroup's LDS begins alike
         data = self._numbers(kind, (*shape, 4))  # two sources of up to two words, or one of four
         old = self._numbers("u32", (*shape, 2))
         on = np.array([[self.chance.random() < 0.9 for _ in range(self.lanes)] for _ in range(_WAVES)])
@@ -176,7 +178,7 @@ class MemoryJudge:
         options = {}
         if access.name.startswith("ds_"):
             V[_ADDRESS] = np.broadcast_to(lane * PIECE, on.shape).astype(np.uint32)
-            options["lds"] = np.zeros(PIECE * self.lanes, np.uint8)
+            options["lds"] = before[0].view(np.uint8).reshape(-1)
         storage = torch.from_numpy(before.view(np.uint8).reshape(-1).copy())
         memory = GlobalMemory()
         base = memory.add_tensor("x", storage)
@@ -191,8 +193,8 @@ class MemoryJudge:
             w = execute(access.text, arch=self.target.arch, V=V, S=S, waves=_WAVES, lanes_on=on, memory=memory)
             after = storage.numpy().reshape(*on.shape, PIECE)
         else:
-            w = execute(access.text, arch=self.target.arch, V=V, waves=_WAVES, lanes_on=on, lds=before.view(np.uint8))
-            content = w.lds.content.reshape(-1)[: _WAVES * (len(w.lds.content) // _WAVES)].reshape(_WAVES, -1)
+            w = execute(access.text, arch=self.target.arch, V=V, waves=_WAVES, lanes_on=on, **options)
+            content = w.lds.content.reshape(_WAVES, -1)
             after = content[:, : PIECE * self.lanes].reshape(*on.shape, PIECE)
         first = _FIRST if access.name.startswith("buffer") and access.data else _RESULT
         found = sum(w.V[first + i].astype(object) << 32 * i for i in range(4))

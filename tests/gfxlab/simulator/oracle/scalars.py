@@ -49,7 +49,7 @@ def trials(names: list[str], arch: str, chance: random.Random) -> list[Trial]:
 
 def _forms(name: str, target: Target, chance: random.Random) -> Iterator[Trial]:
     op, wide = TABLE.get(plain_name(name)), name.endswith("_b64")
-    if op is None and not re.search("saveexec|wrexec", name):
+    if op is None and not re.search(f"(saveexec|wrexec)_b{target.lanes}", name):
         return
     result = "" if op and op.scc == "only" else op.result if op else "u64" if wide else "u32"
     if re.match(r"s_\w+k_i32|s_cmpk|s_movk|s_cmovk", name):
@@ -149,15 +149,17 @@ class ScalarJudge:
         bits = interpreter.names["D0"].bits & ((1 << (64 if wide else 32)) - 1)
         if "D0" not in interpreter.written:
             bits = old & ((1 << (64 if wide else 32)) - 1)
+        if trial.name == "s_cvt_pk_rtz_f16_f32":
+            return _Pair(bits)
         if trial.result[0] == "f":
-            return _Float(bits, trial.result, old, bool(interpreter.approximate))
+            return _Float(bits, trial.result, bool(interpreter.approximate))
         return Exactly(bits if wide else bits | old >> 32 << 32)
 
 
 class _Float:
     """Any NaN is as good as another; a transcendental function may be one place off; half a register is half a one."""
 
-    def __init__(self, bits: int, kind: str, old: int, approximate: bool):
+    def __init__(self, bits: int, kind: str, approximate: bool):
         self.width = 16 if kind == "f16" else 32
         self.bits, self.approximate = bits & ((1 << self.width) - 1), approximate
         self.described = hex(self.bits)
@@ -168,6 +170,17 @@ class _Float:
         if x != x and y != y or x == y == 0:
             return True
         return abs(found - self.bits) <= int(self.approximate)
+
+
+class _Pair:
+    """Two float16."""
+
+    def __init__(self, bits: int):
+        self.halves = [_Float(bits >> shift, "f16", False) for shift in (0, 16)]
+        self.described = hex(bits)
+
+    def __call__(self, found: int) -> bool:
+        return all(half(found >> shift) for half, shift in zip(self.halves, (0, 16)))
 
 
 def _words(numbers: list[int], word: int) -> np.ndarray:
