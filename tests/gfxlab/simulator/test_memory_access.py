@@ -363,7 +363,8 @@ def test_workgroups_that_run_together_have_lds_of_their_own_for_atomics_too():
     """Equal addresses in two workgroups are two places: a histogram of each program."""
     lane = np.arange(64, dtype=np.uint32)
     V = {2: lane // 16 * 4, 3: np.stack([lane, 1000 + lane])}
-    w = execute("ds_add_rtn_u32 v4, v2, v3\nds_read_b32 v10, v2", V=V, waves=2, lds=np.arange(4, dtype=np.uint32))
+    lds = np.arange(4, dtype=np.uint32).view(np.uint8)
+    w = execute("ds_add_rtn_u32 v4, v2, v3\nds_read_b32 v10, v2", V=V, waves=2, lds=lds)
     for wave, start in enumerate((0, 1000)):
         added = (start + lane).reshape(4, 16)
         assert np.array_equal(w.V[10, wave].reshape(4, 16)[:, 0], np.arange(4) + added.sum(axis=1))
