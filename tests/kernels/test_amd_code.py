@@ -285,7 +285,7 @@ def check_dots(recorded, dtype, *, aligned=True, only_tiles=True):
             assert not (only_tiles and single), "an element at a time"
 
 
-@pytest.mark.parametrize(
+@dealt_out(
     ("shape", "dtype", "transposed"),
     [
         ((8192, 8192, 8192), torch.bfloat16, False),
@@ -294,7 +294,7 @@ def check_dots(recorded, dtype, *, aligned=True, only_tiles=True):
         ((1, 576, 1536), torch.float32, True),
         ((2048, 2048, 2048), torch.float32, False),
     ],
-    ids=["large", "one token", "16 tokens", "one token in float32", "float32"],
+    one_in=2,
 )
 def test_matmul(recorded, shape, dtype, transposed):
     M, K, N = shape
@@ -425,10 +425,10 @@ def test_paged_attention_everywhere(recorded, layout, heads, head_dim, dtype):
 # ---- top-k ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@dealt_out(  # many rows, a vocabulary, so many that they are sorted
     ("rows", "cols", "k", "dtype"),
     [(8192, 576, 8, torch.bfloat16), (16, 128256, 64, torch.float32), (2, 128256, 5000, torch.bfloat16)],
-    ids=["many rows", "vocabulary", "sorted"],
+    one_in=3,
 )
 def test_topk(recorded, rows, cols, k, dtype):
     topk.topk_forward(torch.empty((rows, cols), dtype=dtype), k)
@@ -442,14 +442,14 @@ def test_topk(recorded, rows, cols, k, dtype):
 # ---- convolution ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@dealt_out(
     ("channels", "taps", "dtype", "layout"),
     [
         (64, 3, torch.bfloat16, torch.channels_last),
         (256, 1, torch.float32, torch.channels_last),
         (3, 7, torch.float16, torch.contiguous_format),
     ],
-    ids=["3x3", "1x1 in float32", "first layer"],
+    one_in=3,
 )
 def test_conv2d(recorded, channels, taps, dtype, layout):
     """The layers of a ResNet-50."""
