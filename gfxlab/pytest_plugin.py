@@ -78,7 +78,8 @@ class _Pretence:
 
     def summary(self) -> str:
         """What was launched, in one line."""
-        return (
-            f"{self.card} pretended: {sum(self.launches.values()):,} launches of {len(self.launches)} kernels, "
-            f"{self.instructions:,} wave-instructions, {self.hazards} hazards"
-        )
+        from gfxlab.units import format_count
+
+        often = f"{format_count(self.launches.total(), 'launch')} of {format_count(len(self.launches), 'kernel')}"
+        found = format_count(self.hazards, "hazard")
+        return f"{self.card} pretended: {often}, {self.instructions:,} wave-instructions, {found}"

@@ -23,3 +23,9 @@ def _scaled(value: float, base: int, units: tuple[str, ...]) -> str:
     while value >= base and step < len(units) - 1:
         value, step = value / base, step + 1
     return f"{value:.3g} {units[step]}" if value < 100 else f"{value:.0f} {units[step]}"
+
+
+def format_count(count: int, what: str) -> str:
+    """`no hazards`, `1 hazard`, `1,234 hazards`."""
+    many = f"{what}es" if what.endswith("ch") else f"{what}s"
+    return f"no {many}" if not count else f"{count:,} {what if count == 1 else many}"

@@ -15,6 +15,7 @@ from gfxlab import user_errors
 from gfxlab.pretended.gpu import pretend, warn
 from gfxlab.simulator.show import script
 from gfxlab.simulator.show.run import Run
+from gfxlab.units import format_count
 
 
 @dataclass
@@ -36,11 +37,9 @@ class Ran:
         warn(run)
 
     def __str__(self) -> str:
-        found = f"{len(self.hazards)} hazards" if self.hazards else "nothing wrong found"
-        return (
-            f"{self.arch} pretended: {sum(self.launches.values()):,} launches of {len(self.launches)} kernels, "
-            f"{sum(self.instructions.values()):,} wave-instructions, {found}"
-        )
+        found = format_count(len(self.hazards), "hazard") if self.hazards else "nothing wrong found"
+        often = f"{format_count(self.launches.total(), 'launch')} of {format_count(len(self.launches), 'kernel')}"
+        return f"{self.arch} pretended: {often}, {self.instructions.total():,} wave-instructions, {found}"
 
     def as_json(self) -> dict[str, Any]:
         kernels = {

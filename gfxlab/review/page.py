@@ -8,6 +8,7 @@ from html import escape
 from gfxlab import style
 from gfxlab.review.findings import Finding
 from gfxlab.review.reviewing import Review
+from gfxlab.units import format_count
 
 _PARTS = (("hazards", "Wrong, or right by luck"), ("costs", "What it costs"), ("notes", "Notes"))
 _MARKS = {"hazard": "!!", "cost": "$ ", "note": "- "}
@@ -16,13 +17,8 @@ _COLOURS = {"hazard": style.BAD, "cost": style.PALETTE[1], "note": style.QUIET}
 
 def summary(review: Review) -> str:
     """One line: how many of each."""
-    kernels = "1 kernel" if len(review.kernels) == 1 else f"{len(review.kernels)} kernels"
-    found = f"{_many(len(review.hazards), 'hazard')}, {_many(len(review.costs), 'cost')}"
-    return f"{review.file} on {review.arch}: {kernels}, {found}"
-
-
-def _many(count: int, what: str) -> str:
-    return f"no {what}s" if not count else f"1 {what}" if count == 1 else f"{count} {what}s"
+    counts = ((review.kernels, "kernel"), (review.hazards, "hazard"), (review.costs, "cost"))
+    return f"{review.file} on {review.arch}: {', '.join(format_count(len(found), what) for found, what in counts)}"
 
 
 def text(review: Review) -> str:

@@ -1,0 +1,1 @@
+"""Scripts to begin with, written as for a card: `gfxlab run -m gfxlab.examples.vector_add`."""
