@@ -113,7 +113,8 @@ def integers(tree: ast.AST) -> dict[int, int]:
 
 
 def tile_names(tree: ast.AST) -> set[str]:
-    """Names that stand for the length of a tile: in `tl.arange`, as the step of a range, as the divisor of `cdiv`.
+    """Names that stand for the length of a tile: in `tl.arange`, as the step of a range, as the divisor of `cdiv`,
+    as the factor of a program's number.
 
     So do a kernel's parameters that are called so by custom, which no other use may tell: `GROUP_M` tiles to a band.
     """
@@ -136,6 +137,10 @@ def tile_lengths(tree: ast.AST) -> set[int]:
 
 
 def _tile_lengths(tree: ast.AST) -> Iterator[ast.expr]:
+    for product in (node for node in ast.walk(tree) if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult)):
+        for one, other in ((product.left, product.right), (product.right, product.left)):
+            if any(calls(one, "program_id")):
+                yield other
     for call in calls(tree, "arange"):
         yield from call.args
     for call in calls(tree, "cdiv"):

@@ -16,20 +16,19 @@ from functools import lru_cache
 
 import torch
 
-from course_lab.authoring.far_rows import is_spread
 from course_lab.authoring.operators import Generated, generate
 from course_lab.check import client
 from course_lab.check.alike import VAGUE, is_telling, same_case
 from course_lab.check.protocol import Job
 from course_lab.check.sentences import Diagnosis
-from course_lab.check.verdict import CaseRun, compare
+from course_lab.check.verdict import CaseRun, is_plain, right_outputs, total_bytes
 
 # the rule saw something certain, but not its cause
 DOUBTFUL = VAGUE | {
     "out-of-bounds", "between-rows", "mask-too-wide", "partly-written", "overlapping-programs", "shifted",
     "swapped-strides", "missing-int64",
 }  # fmt: skip
-_SECONDS = 3.0
+_SECONDS = 2.0
 _MOST = 8  # that fit one case and are tried on others
 _KEPT = 64
 _Outputs = tuple[torch.Tensor, ...] | None
@@ -61,14 +60,16 @@ def explain(found: Diagnosis, question: Question) -> Diagnosis | None:
 
 def recognise(question: Question) -> list[Generated]:
     """The mistakes with the answer's numbers, the likeliest first."""
-    wrong = sorted((run for run in question.runs if _usable(run) and run.values_wrong and is_telling(run)), key=_bytes)
+    wrong = sorted(
+        (run for run in question.runs if is_plain(run) and run.values_wrong and is_telling(run)), key=total_bytes
+    )
     if not wrong:
         return []
     started = time.monotonic()
     mistakes = _mistakes(question.solution)
     outputs = _outputs(question, mistakes, wrong[0])
     fitting = [one for one, made in zip(mistakes, outputs) if made is not None and same_case(made, wrong[0])][:_MOST]
-    right = sorted((run for run in question.runs if _usable(run) and run.passed and run.own_launches), key=_bytes)
+    right = sorted((run for run in question.runs if is_plain(run) and run.passed and run.own_launches), key=total_bytes)
     others = [*[run for run in wrong[1:] if run.case.name != wrong[0].case.name][:1], *right[:1]]
     left = _SECONDS - (time.monotonic() - started)
     return _confirmed(question, fitting, others, max(left, 0.5)) if fitting and others else fitting
@@ -82,14 +83,7 @@ def _confirmed(question: Question, fitting: list[Generated], others: list[CaseRu
 
 
 def _all_fit(outputs: tuple[tuple[torch.Tensor, ...], ...], runs: list[CaseRun]) -> bool:
-    return all(_right(made, run) if run.passed else same_case(made, run) for made, run in zip(outputs, runs))
-
-
-def _right(made: tuple[torch.Tensor, ...], run: CaseRun) -> bool:
-    if len(made) != len(run.expected):
-        return False
-    together = enumerate(zip(run.expected, made, run.dtypes))
-    return all(compare(e, g, run.case.tolerance(i), dtype).right for i, (e, g, dtype) in together)
+    return all(right_outputs(made, run) if run.passed else same_case(made, run) for made, run in zip(outputs, runs))
 
 
 def _outputs(question: Question, mistakes: list[Generated], run: CaseRun) -> list[_Outputs]:
@@ -109,15 +103,6 @@ def _outputs(question: Question, mistakes: list[Generated], run: CaseRun) -> lis
 @lru_cache(maxsize=64)
 def _mistakes(solution: str) -> list[Generated]:
     return list(generate(solution))
-
-
-def _usable(run: CaseRun) -> bool:
-    tensors = [value for value in run.args if isinstance(value, torch.Tensor)]
-    return run.engine == "interpreter" and run.seen is not None and not any(map(is_spread, tensors))
-
-
-def _bytes(run: CaseRun) -> int:
-    return sum(value.nbytes for value in run.args if isinstance(value, torch.Tensor))
 
 
 # ---- in the learner's names ------------------------------------------------------------------------------------------

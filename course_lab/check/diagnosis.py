@@ -20,8 +20,8 @@ import torch
 from course_lab.authoring.exercise import Exercise
 from course_lab.authoring.far_rows import is_spread
 from course_lab.check import answer
-from course_lab.check.protocol import RaceSeen
-from course_lab.check.sentences import Diagnosis, diagnosis, plain_exception
+from course_lab.check.protocol import FaultSeen, RaceSeen
+from course_lab.check.sentences import MASK_TOO_WIDE, Diagnosis, diagnosis, plain_exception
 from course_lab.check.verdict import CaseRun, Comparison, close, fresh, numbers
 from gfxlab.programs import format_program
 
@@ -116,7 +116,11 @@ def no_kernel(facts: Facts) -> Diagnosis | None:
     for run in facts.failing:
         if run.seen and run.needs_kernel and not run.own_launches:
             defined = answer.kernels(facts.tree)
-            return diagnosis("not-launched", kernel=defined[0]) if defined else diagnosis("no-kernel")
+            started = {launch.name for other in facts.runs for launch in other.own_launches}
+            never = [name for name in defined if name not in started] if started else defined[:1]
+            if never:
+                return diagnosis("not-launched", kernel=never[0])
+            return diagnosis("not-always-launched" if defined else "no-kernel")
     return None
 
 
@@ -224,13 +228,21 @@ def faults(facts: Facts) -> Diagnosis | None:
         return diagnosis("between-rows", **about)
     # a load may come from a tensor with gaps, which ends beyond its size
     past_the_end = fault.first_element == fault.size or (fault.partial and fault.kind == "load")
+    past_the_end &= fault.partial or fault.lanes > 1  # one number by itself has no lanes to mask
     if fault.first_element < 0 and _may_be_padding(facts):
         return diagnosis("padding-slot", **about)
     if fault.first_element < 0 or not past_the_end:
         return diagnosis("out-of-bounds", element=fault.first_element, size=fault.size, **about)
     if answer.is_masked(facts.tree, fault.line):
-        return diagnosis("mask-too-wide", element=fault.first_element, size=fault.size, **about)
+        why = "one-lane" if fault.lanes == 1 else "mask"
+        return diagnosis("mask-too-wide", element=_place(fault), size=fault.size, ask=MASK_TOO_WIDE[why], **about)
     return diagnosis("missing-load-mask" if fault.kind == "load" else "missing-store-mask", **about)
+
+
+def _place(fault: FaultSeen) -> str:
+    """The element's number, and in a matrix what would be its row and column."""
+    place = [str(n) for n in fault.index]
+    return f"{fault.first_element} ([{', '.join(place)}])" if len(place) > 1 else str(fault.first_element)
 
 
 def _may_be_padding(facts: Facts) -> bool:
@@ -283,12 +295,19 @@ def unwritten(facts: Facts) -> Diagnosis | None:
             if run.seen.writers[number] is None:
                 if run.torch_may_finish or comparison.right:
                     continue
-                return diagnosis("output-untouched")
+                return _nothing_stored(run) or diagnosis("output-untouched")
             owners = run.seen.writers[number].numpy()
             never = (owners < 0) & comparison.wrong
             if never.any():
-                return _short_grid(owners, run) or _holes(never)
+                return _short_grid(owners, run, facts) or _holes(never)
     return None
+
+
+def _nothing_stored(run: CaseRun) -> Diagnosis | None:
+    """Its programs ran, and none of them stored to anything."""
+    if any(launch.idle < launch.programs for launch in run.own_launches):
+        return None
+    return diagnosis("nothing-stored", kernel=run.own_launches[-1].name)
 
 
 def _holes(never: np.ndarray) -> Diagnosis:
@@ -297,8 +316,13 @@ def _holes(never: np.ndarray) -> Diagnosis:
     return diagnosis("partly-written", index=f"[{', '.join(str(i) for i in index)}]", **about)
 
 
-def _short_grid(owners: np.ndarray, run: CaseRun) -> Diagnosis | None:
-    """The written elements are a box of whole blocks, and what is missing along a dimension is less than a block."""
+def _short_grid(owners: np.ndarray, run: CaseRun, facts: Facts) -> Diagnosis | None:
+    """The written elements are a box of whole blocks, and what is missing along a dimension is less than a block.
+
+    That is one launch's grid, or the loop of one program.
+    """
+    if len({run.seen.events[n].launch for n in np.unique(owners[owners >= 0])}) != 1:
+        return None
     for grid in (owners.reshape(-1), owners):
         written = grid >= 0
         extent = [int(where.max()) + 1 if where.size else 0 for where in np.nonzero(written)]
@@ -309,8 +333,10 @@ def _short_grid(owners: np.ndarray, run: CaseRun) -> Diagnosis | None:
         if short and all(grid.shape[d] - extent[d] < block[d] and extent[d] % block[d] == 0 for d in short):
             d, total = short[0], grid.shape[short[0]]
             things = "elements" if grid.ndim == 1 else f"positions along dimension {d}"
-            about = {"missing": total - extent[d], "total": total, "block": block[d], "things": things}
-            return diagnosis("grid-floor-division", **about)
+            about = {"missing": total - extent[d], "total": total, "things": things}
+            if answer.has_loop(facts.tree) and block[d] == extent[d]:
+                return diagnosis("loop-too-short", **about)
+            return diagnosis("grid-floor-division", block=block[d], **about)
     return None
 
 
@@ -478,7 +504,7 @@ _PROPERTIES: tuple[tuple[str, Callable[[CaseRun], bool]], ...] = (
 
 
 def hard_coded(facts: Facts, stub: str | None) -> Diagnosis | None:
-    """A number in the code is a size of a case that passes, and of none that fails.
+    """A number in the code is a size of every case that passes, and of none that fails.
 
     It is no rule: what the numbers say comes first, and this is asked where they leave the cause open.  The length of
     a tile and a number that the untouched stub holds are no sizes.
@@ -486,7 +512,7 @@ def hard_coded(facts: Facts, stub: str | None) -> Diagnosis | None:
     given = answer.parse(stub or "")
     known = answer.tile_lengths(facts.tree) | _tiles_passed(facts)
     known |= set() if isinstance(given, answer.SyntaxProblem) else set(answer.integers(given))
-    telling = _sizes([run for run in facts.runs if run.passed]) - _sizes(facts.failing) - known
+    telling = _in_all([run for run in facts.runs if run.passed and run.own_launches]) - _sizes(facts.failing) - known
     for value, line in answer.integers(facts.tree).items():
         if value in telling:
             return diagnosis("hard-coded-size", size=value, line=line)
@@ -498,6 +524,11 @@ def _tiles_passed(facts: Facts) -> set[int]:
     names = answer.tile_names(facts.tree)
     launches = [launch for run in facts.runs for launch in run.own_launches]
     return {value for launch in launches for name, value in launch.constants if name in names and type(value) is int}
+
+
+def _in_all(runs: list[CaseRun]) -> set[int]:
+    """Sizes that each of these cases has."""
+    return set.intersection(*(_sizes([run]) for run in runs)) if runs else set()
 
 
 def _sizes(runs: list[CaseRun]) -> set[int]:

@@ -102,7 +102,8 @@ class Evidence:
             if len(self.faults) < _MAX_FAULTS:
                 names = ("kind", "program", "tensor", "size", "first_element", "lanes", "line", "message")
                 about = {name: getattr(fault, name) for name in names}
-                self.faults.append(FaultSeen(partial=bool(access.mask.any()), **about))
+                index = _index(fault.first_element, self._tensors.get(fault.tensor))
+                self.faults.append(FaultSeen(partial=bool(access.mask.any()), index=index, **about))
         self._faults_seen = len(self._guard_faults)
 
     def _note_load(self, access: hooks.Access, place: _Place) -> None:
@@ -167,6 +168,17 @@ class _Place:
             return np.ones(values.shape, bool)
         memory = (ctypes.c_uint8 * (self.count * size)).from_address(self.storage[0])
         return np.frombuffer(memory, f"u{size}")[self.where] != values.view(f"u{size}")
+
+
+def _index(element: int, tensor: torch.Tensor | None) -> tuple[int, ...]:
+    """Where an element lies or would lie, dimension by dimension; () where that is no place of a contiguous tensor."""
+    if tensor is None or tensor.dim() < 2 or not tensor.is_contiguous() or element < 0 or not tensor.numel():
+        return ()
+    found = []
+    for stride in tensor.stride():
+        found.append(element // stride)
+        element %= stride
+    return tuple(found)
 
 
 def _constants(args: dict[str, Any]) -> tuple[tuple[str, int | float | bool | str | None], ...]:

@@ -10,6 +10,7 @@ import hashlib
 import inspect
 import os
 import re
+import time
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -22,20 +23,23 @@ from course_lab.authoring import source
 from course_lab.authoring.exercise import Case, Exercise
 from course_lab.authoring.far_rows import is_spread
 from course_lab.authoring.patient import Look
-from course_lab.check import alike, answer, client, counterfactual, instruments, patients, simulated
+from course_lab.check import alike, answer, client, counterfactual, instruments, patients, repair, simulated
 from course_lab.check.child import CASE_MARK
 from course_lab.check.client import Attempt
 from course_lab.check.diagnosis import Facts, diagnose, from_end, hard_coded, own_line, race_diagnosis, where
 from course_lab.check.idle import idle_remark
 from course_lab.check.protocol import Job, clean
 from course_lab.check.report import Card, CaseResult, ExerciseFailed, Report, case_result, excerpt, shorten, shown_error
-from course_lab.check.sentences import Diagnosis, diagnosis, plain_exception
+from course_lab.check.sentences import Diagnosis, diagnosis, plain_exception, with_place
 from course_lab.check.verdict import CaseRun, fresh
 from gfxlab import engines
 
 _MAX_CHILDREN = 4  # after so many crashes the cases that are left are not tried
 _GPU_SECONDS = 60.0  # a fresh process must wake the device and compile
 _CARD_ARCH = "gfx942"
+_SEARCH_SECONDS = 3.0  # for whose numbers these are, and for the place of the mistake
+_LEAST_SECONDS = 1.2  # of that for the place
+_PLACED = alike.VAGUE | {"mask-too-wide", "out-of-bounds", "shifted", "swapped-strides"}
 _Mistakes = Callable[[], list[tuple[str, str]]]
 _Tell = Callable[[str], object]
 
@@ -183,13 +187,19 @@ def _grade_attempt(exercise: Exercise, code: str, given: Given, tell: _Tell) -> 
 
 
 def _explained(facts: Facts, found: Diagnosis, code: str, given: Given, tell: _Tell) -> Diagnosis:
-    """`found`, or the mistake behind it where no rule is certain: a known one, a machine's, at last a size."""
+    """`found`, or where no rule is certain what is behind it: a known mistake, a machine's, a size, its place."""
     if found.code not in counterfactual.DOUBTFUL:
         return found
+    ends = time.monotonic() + _SEARCH_SECONDS
     if facts.wrong and (mistake := _compared(facts, found, code, given, tell)):
         return mistake
     if size := hard_coded(facts, given.stub):
         return size
+    if found.code in _PLACED:
+        tell("trying changes in one place")
+        job, left = make_job(facts.exercise, code, facts.runs), max(ends - time.monotonic(), _LEAST_SECONDS)
+        if place := repair.place(job, given.solution, facts.runs, left):
+            return with_place(found, place)
     return Diagnosis(found.code, f"{found.sentence} {where(facts)}".rstrip()) if found.code in alike.VAGUE else found
 
 

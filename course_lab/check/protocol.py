@@ -151,7 +151,11 @@ class LaunchSeen:
 
 @dataclass(frozen=True)
 class FaultSeen:
-    """An access outside every tensor (see `hooks.Fault`). partial: other lanes of the same access were inside."""
+    """An access outside every tensor (see `hooks.Fault`).
+
+    partial: other lanes of the same access were inside.  index: of the first element, dimension by dimension, were the
+    tensor long enough along its first.
+    """
 
     kind: str
     program: Program
@@ -162,6 +166,7 @@ class FaultSeen:
     line: int
     partial: bool
     message: str
+    index: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

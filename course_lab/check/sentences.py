@@ -23,6 +23,7 @@ SENTENCES = {
     "no-kernel": "No Triton kernel of yours ran: PyTorch did the work. Write a @triton.jit function and launch it.",
     "torch-result": "Your kernel ran, but the tensor that you return was made by PyTorch. Let the kernel write it.",
     "not-launched": "{kernel} is defined but never launched. What goes into the square brackets of a launch?",
+    "not-always-launched": "In this case none of your kernels was launched. Which condition stands before the launch?",
     "result-reused": "This call changed what the call before had returned. Each result needs memory of its own: "
     "where is the output allocated, and how often?",
     "too-many-launches": "{got} kernels were launched for one call, and {allowed} must do. What can share one pass?",
@@ -35,7 +36,7 @@ SENTENCES = {
     "missing-load-mask": "Program {program} loads past the end of {tensor}, in line {line}. "
     "Its block is longer than what is left: which lanes may read?",
     "mask-too-wide": "Line {line} of program {program} reaches element {element} of {tensor}, which has {size}, and "
-    "its mask lets it. Compare the bound (`<` or `<=`?) with the size, the strides and the grid with the offsets.",
+    "its mask lets it. {ask}",
     "padding-slot": "Line {line} of program {program} goes to a place before the start of {tensor}: "
     "a padding slot, -1, was used as an address. Which lanes may not load or store?",
     "out-of-bounds": "Line {line} of program {program} reaches element {element} of {tensor}, which has {size}. "
@@ -49,6 +50,10 @@ SENTENCES = {
     "overlapping-programs": "Programs {first} and {second} both wrote element {element} of {tensor}. "
     "Where should the block of the second begin?",
     "output-untouched": "Your kernel ran, but did not write the tensor that you return. Which one does it store to?",
+    "nothing-stored": "{kernel} ran, and none of its programs stored anything. "
+    "Is there a loop that takes no turn, or a mask that lets no lane through?",
+    "loop-too-short": "The last {missing} of {total} {things} were never written: the loop ends before them. "
+    "How many turns does it take when the last block is not full?",
     "grid-floor-division": "The last {missing} of {total} {things} were never written: the grid is one program short. "
     "How many blocks of {block} does it take to cover {total}?",
     "empty-grid": "The grid is {grid}: no program ran. How many blocks does it take when one is more than enough?",
@@ -88,8 +93,15 @@ SENTENCES = {
     "have not, and what does the repair do to them?",
     "old-test-fails": "The author's {test} passed before the repair and fails now: {why}.",
     "too-expensive": "Right, and too expensive: {got} {what}, where {most} are allowed. What does it do twice?",
+    "one-change": "{place}",
     "unknown": "The wrong elements fit no mistake that the check knows. Take the first one and follow it by hand: "
     "which program owns it, and what does that program load?",
+}
+
+MASK_TOO_WIDE = {
+    "one-lane": "It is one lane too many: `<` or `<=`, and is the bound right?",
+    "mask": "Either the bound of the mask is no size of this tensor, or the offsets leave it: compare both, "
+    "stride by stride, with the grid.",
 }
 
 # What to look at where an answer only has the numbers of a known mistake, and nobody saw it happen.
@@ -156,6 +168,15 @@ class Diagnosis(NamedTuple):
 def diagnosis(code: str, **fields: Any) -> Diagnosis:
     """The diagnosis with this code; `fields` fill the gaps of its sentence."""
     return Diagnosis(code, SENTENCES[code].format(**fields))
+
+
+def with_place(found: Diagnosis, place: str) -> Diagnosis:
+    """What was found, and in which place; the place alone where nothing else is known."""
+    return (
+        diagnosis("one-change", place=place)
+        if found.code == "unknown"
+        else Diagnosis(found.code, f"{found.sentence} {place}")
+    )
 
 
 def plain_exception(problem: Problem) -> str:

@@ -207,3 +207,25 @@ class CaseRun:
     def event(self, number: int) -> Event | None:
         """A store by its number."""
         return self.seen.events[number] if 0 <= number < len(self.seen.events) else None
+
+
+def right_outputs(made: tuple[torch.Tensor, ...], run: CaseRun) -> bool:
+    """Whether these outputs are right in this case."""
+    if len(made) != len(run.expected):
+        return False
+    together = enumerate(zip(run.expected, made, run.dtypes))
+    return all(compare(e, g, run.case.tolerance(i), dtype).right for i, (e, g, dtype) in together)
+
+
+def is_plain(run: CaseRun) -> bool:
+    """Whether a case was run in the interpreter, and can be again at little cost."""
+    return run.engine == "interpreter" and run.seen is not None and not any(map(is_spread, _tensors(run)))
+
+
+def total_bytes(run: CaseRun) -> int:
+    """How much the arguments of a case hold."""
+    return sum(tensor.nbytes for tensor in _tensors(run))
+
+
+def _tensors(run: CaseRun) -> list[torch.Tensor]:
+    return [value for value in run.args if isinstance(value, torch.Tensor)]

@@ -29,7 +29,8 @@ MISTAKES = [  # exercise, edits of its solution, the code to be reported, words 
     (DOUBLE, [("x * 2", "x * x")], "squared", "This is the square."),
     (DOUBLE, [("x * 2", "x * 3")], "constant-factor", "1.5 times"),
     (DOUBLE, [("x * 2", "(x.to(tl.bfloat16) * 2).to(x.dtype)")], "half-accumulation", "close"),
-    (DOUBLE, [("x * 2", "x * 2 + tl.where(offs == 40, 1.0, 0.0)")], "unknown", "by hand"),
+    (DOUBLE, [("x * 2", "x * 2 + tl.where(offs == 40, 1.0, 0.0)")], "one-change", "in line 6: look at `x * 2 + tl"),
+    (DOUBLE, [("x * 2", "x * 1.9 + tl.where(offs == 40, 0.3, 0.7)")], "unknown", "by hand"),
     (DOUBLE, [("    return y", "    return y[:, None]")], "wrong-shape", "(1024,), and it has (1024, 1)"),
     (DOUBLE, [("empty_like(x)", "empty_like(x, dtype=torch.float64)")], "wrong-dtype", "must be float32"),
     (DOUBLE, [("    return y\n", "")], "wrong-type", "must return a tensor, and it returned None"),
@@ -78,7 +79,8 @@ def test_a_borrowed_kernel_does_not_count():
 def test_a_kernel_that_stores_moved_by_one_is_told_so():
     code = SOLUTIONS[DOUBLE].replace("y_ptr + offs, x * 2, mask=mask", "y_ptr + (offs + 1) % n, x * 2, mask=mask")
     report = grade(DOUBLE, code)
-    assert report.diagnosis == ("shifted", SENTENCES["shifted"].format(shift=1))
+    assert report.diagnosis.code == "shifted"
+    assert report.diagnosis.sentence.startswith(SENTENCES["shifted"].format(shift=1))
 
 
 def test_a_suspect_must_explain_every_wrong_case():
@@ -110,7 +112,7 @@ def test_a_tile_that_is_as_long_as_a_passing_case_is_no_hard_coded_size():
     odd = SOLUTIONS[DOUBLE].replace("x * 2", "x * 2 + tl.where((n > 256) & (offs == 40), 1.0, 0.0)")
     assert grade(with_cases(*cases), odd).diagnosis.code == "hard-coded-size"
     for tile in (odd.replace("BLOCK=128", "BLOCK=256"), odd.replace("x.numel(), BLOCK=128", "x.numel(), 256")):
-        assert grade(with_cases(*cases), tile.replace(", 128)", ", 256)")).diagnosis.code == "unknown"
+        assert grade(with_cases(*cases), tile.replace(", 128)", ", 256)")).diagnosis.code == "one-change"
 
 
 def test_a_number_of_the_stub_is_no_hard_coded_size():

@@ -1,0 +1,263 @@
+"""Single changes that undo a frequent mistake, applied to a wrong answer wherever they fit.
+
+Mistakes are often exchanges, so most operators are their own inverse: one stride for another, `<` for `<=`, + for -.
+The rest stands here: what was left out is put in.  An answer that one change makes right is wrong in that place.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+
+from course_lab.authoring.operators import launches, loops, memory, numbers
+from course_lab.authoring.operators.source import (
+    SCALARS,
+    Change,
+    Code,
+    Edit,
+    in_order,
+    is_pointer,
+    is_stride,
+    loaded_floats,
+)
+
+_INVERSE = {ast.Mult: "/", ast.Div: "*", ast.FloorDiv: "%", ast.Mod: "//"}
+_NEAREST = 3  # other names that are tried in the place of one
+
+
+@dataclass(frozen=True)
+class Repair:
+    """An answer with one change. code: all of it. line, text: where the change is, and what stands there now."""
+
+    code: str
+    line: int
+    text: str
+
+
+def repairs(answer: str, constants: AbstractSet[float] = frozenset()) -> Iterator[Repair]:
+    """Every repair of `answer` that Python can parse, the likeliest first, no two with the same code.
+
+    constants: floating-point numbers of a right answer.
+    """
+    code, seen = Code(answer), {answer}
+    for operator in (*_EXCHANGES, lambda code: right_constant(code, constants), *_INSERTIONS):
+        for change in _changes(operator, code):
+            mended = code.with_edits(change.edits)
+            if mended not in seen and _parses(mended):
+                seen.add(mended)
+                first = min((edit.node for edit in change.edits), key=lambda node: (node.lineno, node.col_offset))
+                yield Repair(mended, change.line, " ".join(code.text(first).split()))
+
+
+def _changes(operator: Callable[[Code], Iterator[Change]], code: Code) -> Iterator[Change]:
+    """What an operator makes of code that nobody of us wrote: where it is written otherwise, nothing."""
+    try:
+        yield from operator(code)
+    except (IndexError, ValueError, AttributeError):
+        return
+
+
+def _parses(code: str) -> bool:
+    try:
+        return bool(ast.parse(code))
+    except SyntaxError:
+        return False
+
+
+# ---- what was left out, or stands in another's place ----------------------------------------------------------------
+
+
+def widened(code: Code) -> Iterator[Change]:
+    """A loaded block, or an operand of a sum, in float32; a rounding in between taken out."""
+    for call in code.calls("load"):
+        yield _becomes(code, call, "({}).to(tl.float32)")
+    for call in code.calls("to"):
+        if "element_ty" in code.text(call.args[0]) or "float16" in code.text(call.args[0]):
+            yield Change((Edit(call, f"({code.text(call.func.value)})"),), "")
+    for host in code.hosts:
+        for node in in_order(host):
+            if isinstance(node, ast.keyword) and node.arg == "dtype" and code.text(node.value) != "torch.float32":
+                yield Change((Edit(node.value, "torch.float32"),), "")
+
+
+def inverse_operation(code: Code) -> Iterator[Change]:
+    """A product for a quotient, a remainder for a quotient."""
+    for function in [*code.kernels, *code.hosts]:
+        for node in in_order(function):
+            if isinstance(node, ast.BinOp) and type(node.op) in _INVERSE:
+                text = f"(({code.text(node.left)}) {_INVERSE[type(node.op)]} ({code.text(node.right)}))"
+                yield Change((Edit(node, text),), "")
+
+
+def added_up(code: Code) -> Iterator[Change]:
+    """`=` for `+=` in a loop, and the other way round."""
+    for kernel in code.kernels:
+        for loop in [node for node in in_order(kernel) if isinstance(node, ast.For | ast.While)]:
+            for node in loop.body:
+                if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+                    yield Change((Edit(node, f"{node.targets[0].id} += {code.text(node.value)}"),), "")
+                if isinstance(node, ast.AugAssign):
+                    yield Change((Edit(node, f"{code.text(node.target)} = {code.text(node.value)}"),), "")
+
+
+def masked_reduction(code: Code) -> Iterator[Change]:
+    """A reduction over the lanes of a mask."""
+    for kernel in code.kernels:
+        masks = [name for name in _assigned(kernel) if "mask" in name] or _comparisons(code, kernel)
+        for reduction, nothing in (("sum", "0.0"), ("max", '-float("inf")')):
+            for call in code.calls(reduction, kernel):
+                if call.args:
+                    for mask in masks:
+                        yield _becomes(code, call.args[0], f"tl.where({mask}, {{}}, {nothing})")
+
+
+def _comparisons(code: Code, kernel: ast.FunctionDef) -> list[str]:
+    """Masks that are written where they are used."""
+    found = [
+        code.text(one.value) for node in ast.walk(kernel) for one in getattr(node, "keywords", ()) if one.arg == "mask"
+    ]
+    return list(dict.fromkeys(found))[:2]
+
+
+def longer_loop(code: Code) -> Iterator[Change]:
+    """A loop that ends one step later, or begins at 0; a grid that is rounded up."""
+    for kernel in code.kernels:
+        for node in in_order(kernel):
+            if isinstance(node, ast.Call) and code.text(node.func).endswith("range") and node.args:
+                stop, step = node.args[min(len(node.args) - 1, 1)], node.args[2:]
+                by = code.text(step[0]) if step else "1"
+                yield _becomes(code, stop, f"({{}}) + {by}")
+                if len(node.args) > 1:
+                    yield Change((Edit(node.args[0], "0"),), "")
+    for function in [*code.kernels, *code.hosts]:
+        for node in in_order(function):
+            if isinstance(node, ast.BinOp) and isinstance(node.op, ast.FloorDiv):
+                yield _becomes(code, node, "({} + 1)")
+                left, right = code.text(node.left), code.text(node.right)
+                yield Change((Edit(node, f"(({left}) + ({right}) - 1) // ({right})"),), "")
+
+
+def exchanged_arguments(code: Code) -> Iterator[Change]:
+    """Two arguments of a launch or of one's own function, two targets, or two branches the wrong way round."""
+    own = {function.name for function in [*code.kernels, *code.hosts]}
+    for function in [*code.kernels, *code.hosts]:
+        for node in in_order(function):
+            if isinstance(node, ast.Call) and (isinstance(node.func, ast.Subscript) or code.text(node.func) in own):
+                yield from _neighbours(code, node.args)
+            if isinstance(node, ast.Call) and code.text(node.func).endswith((".where", ".join", ".interleave", ".dot")):
+                yield from _neighbours(code, node.args[-2:])
+            if isinstance(node, ast.Tuple):
+                yield from _neighbours(code, node.elts)
+
+
+def _neighbours(code: Code, nodes: list[ast.expr]) -> Iterator[Change]:
+    for one, two in zip(nodes, nodes[1:]):
+        if code.text(one) != code.text(two):
+            yield Change((Edit(one, code.text(two)), Edit(two, code.text(one))), "")
+
+
+def other_name(code: Code) -> Iterator[Change]:
+    """A value in the place of another of its kind."""
+    for kernel in code.kernels:
+        floats, assigned = loaded_floats(kernel), _assigned(kernel)
+        kinds = [name for name in assigned if name in floats], [name for name in assigned if name not in floats]
+        for node in [one for statement in kernel.body for one in in_order(statement)]:
+            if not isinstance(node, ast.Name) or not isinstance(node.ctx, ast.Load):
+                continue
+            for kind in kinds:
+                if node.id in kind:
+                    at = kind.index(node.id)
+                    near = sorted((name for name in kind if name != node.id), key=lambda n: abs(kind.index(n) - at))
+                    yield from (Change((Edit(node, name),), "") for name in near[:_NEAREST])
+
+
+def moved_by_one(code: Code) -> Iterator[Change]:
+    """An address, or the bound of a mask, one further or one less."""
+    for access in ("load", "store"):
+        for call in code.calls(access):
+            yield from (_becomes(code, call.args[0], f"({{}}) {sign} 1") for sign in "-+")
+
+
+def other_offset(code: Code) -> Iterator[Change]:
+    """An access that goes where another one goes in its tensor."""
+    for kernel in code.kernels:
+        accesses = [call for access in ("load", "store") for call in code.calls(access, kernel)]
+        ends = [call.args[0].right for call in accesses if _is_sum(call.args[0])]
+        texts = list(dict.fromkeys(code.text(end) for end in ends))
+        for end in ends:
+            yield from (Change((Edit(end, f"({text})"),), "") for text in texts if text != code.text(end))
+
+
+def _is_sum(node: ast.expr) -> bool:
+    return isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add)
+
+
+def complement(code: Code) -> Iterator[Change]:
+    """A number, or what is left of one; a value, or its opposite."""
+    for kernel in code.kernels:
+        floats = loaded_floats(kernel)
+        for node in [one for statement in kernel.body for one in in_order(statement)]:
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+                if node.id in SCALARS:
+                    yield _becomes(code, node, "(1.0 - {})")
+                if node.id in SCALARS or node.id in floats:
+                    yield _becomes(code, node, "(-{})")
+
+
+def right_constant(code: Code, constants: AbstractSet[float]) -> Iterator[Change]:
+    """A number that a right answer has and this one has not."""
+    numbers_ = [
+        node
+        for function in [*code.kernels, *code.hosts]
+        for node in in_order(function)
+        if isinstance(node, ast.Constant) and isinstance(node.value, float)
+    ]
+    missing = sorted(constants - {node.value for node in numbers_})
+    for node in numbers_:
+        if node.value not in constants:
+            yield from (Change((Edit(node, repr(value)),), "") for value in missing)
+
+
+def with_factor(code: Code) -> Iterator[Change]:
+    """An argument or a value that nothing uses, as a factor of what is stored or multiplied."""
+    for kernel in code.kernels:
+        idle = unused(kernel)
+        for node in in_order(kernel):
+            if isinstance(node, ast.Call | ast.Name | ast.BinOp) and not isinstance(
+                getattr(node, "ctx", None), ast.Store
+            ):
+                if isinstance(node, ast.Call) and not code.text(node.func).endswith((".dot", ".sum", ".exp", ".exp2")):
+                    continue
+                yield from (_becomes(code, node, f"(({{}}) * {name})") for name in idle)
+
+
+def unused(function: ast.FunctionDef) -> list[str]:
+    """Values and numbers of a function that nothing reads; no tensors, strides or constants of the compiler."""
+    read = {node.id for node in ast.walk(function) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
+    plain = [argument.arg for argument in function.args.args if argument.annotation is None]
+    known = dict.fromkeys([*plain, *_assigned(function)])
+    return [name for name in known if name not in read and not is_pointer(name) and not is_stride(name)]
+
+
+def _assigned(kernel: ast.FunctionDef) -> list[str]:
+    """Names that a function gives a value, in order."""
+    stored = (node for node in in_order(kernel) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store))
+    return list(dict.fromkeys(node.id for node in stored if not is_pointer(node.id)))
+
+
+def _becomes(code: Code, node: ast.AST, text: str) -> Change:
+    return Change((Edit(node, text.format(code.text(node))),), "")
+
+
+_EXCHANGES = (
+    memory.other_stride, memory.swapped_strides, loops.off_by_one, loops.other_program, memory.swapped_loads,
+    numbers.opposite_sign, numbers.swapped_operands, numbers.lost_operand, numbers.other_function, numbers.other_axis,
+    memory.other_size, memory.other_pointer, launches.grid_axis, launches.other_host_size,
+)  # fmt: skip
+_INSERTIONS = (
+    inverse_operation, added_up, masked_reduction, longer_loop, exchanged_arguments, widened, with_factor,
+    loops.before_update, numbers.without_choice, numbers.without_function, moved_by_one, loops.into_loop,
+    loops.after_loop, other_offset, complement, other_name,
+)  # fmt: skip

@@ -1,0 +1,72 @@
+"""Which single change makes a wrong answer right?  There its mistake is.
+
+The answer itself is changed by machine (`course_lab.authoring.operators.repairs`) and run on the smallest failing case;
+a change that makes it right there must do so in other failing cases, and spoil none that is right.  The change is never
+shown: only its line, and what stands there now.
+"""
+
+from __future__ import annotations
+
+import ast
+import time
+from dataclasses import replace
+
+from course_lab.authoring.operators.repairs import Repair, repairs
+from course_lab.check import answer, client
+from course_lab.check.protocol import Job
+from course_lab.check.verdict import CaseRun, is_plain, right_outputs, total_bytes
+
+_MOST = 4  # that make one case right and are tried on others
+_MOST_SHOWN = 2
+_OTHERS = 3  # cases
+_SHARE = 0.7  # of the time, for the first case
+_LONGEST = 60  # characters of code in a sentence
+
+
+def place(job: Job, solution: str | None, runs: list[CaseRun], seconds: float) -> str:
+    """Where one change makes the answer right, in a sentence; "" where none of them does.
+
+    job: the answer's, as for the check; its cases are replaced.  solution: whose constants are tried, or None.
+    """
+    found = mend(job, solution, runs, seconds)
+    if not found:
+        return ""
+    lines = {one.line: one for one in reversed(found)}  # the likeliest of each
+    places = [f"in line {line}: look at `{_short(one.text)}`" for line, one in sorted(lines.items())][:_MOST_SHOWN]
+    return f"One change makes it right, {', or '.join(places)}."
+
+
+def mend(job: Job, solution: str | None, runs: list[CaseRun], seconds: float) -> list[Repair]:
+    """The changes that make the answer right, the likeliest first; none where the time was too short to find one."""
+    ends = time.monotonic() + seconds
+    plain = sorted((run for run in runs if is_plain(run)), key=total_bytes)
+    wrong, right = [run for run in plain if not run.passed], [run for run in plain if run.passed and run.own_launches]
+    if not wrong or wrong[0].seen.problem:
+        return []
+    tried = list(repairs(job.code, _constants(solution)))
+    one_case = replace(job, cases=(wrong[0].args,))
+    made = client.run_answers(one_case, [one.code for one in tried], time_limit=_SHARE * seconds)
+    fitting = [one for one, outputs in zip(tried, made) if outputs and right_outputs(outputs[0], wrong[0])][:_MOST]
+    others = [*wrong[:_OTHERS], *right[:1]]
+    return [one for one in fitting if _passes(one, job, others, max(ends - time.monotonic(), 1.0))]
+
+
+def _passes(one: Repair, job: Job, runs: list[CaseRun], seconds: float) -> bool:
+    """Whether the changed answer passes in all of these cases, by all that is seen of it."""
+    again = [replace(run, seen=None) for run in runs]
+    seen = client.run_cases(
+        replace(job, code=one.code, cases=tuple(run.args for run in again)), time_limit=seconds
+    ).seen
+    return len(seen) == len(again) and all(replace(run, seen=one).passed for run, one in zip(again, seen))
+
+
+def _constants(solution: str | None) -> frozenset[float]:
+    tree = answer.parse(solution or "")
+    if isinstance(tree, answer.SyntaxProblem):
+        return frozenset()
+    found = (node.value for node in ast.walk(tree) if isinstance(node, ast.Constant))
+    return frozenset(value for value in found if isinstance(value, float))
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."

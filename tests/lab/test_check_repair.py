@@ -1,0 +1,80 @@
+"""The place of a mistake: what one change makes right was wrong there."""
+
+import pytest
+from small_exercises import COPY, COPY_SOLUTION, DOUBLE, DOUBLE_SOLUTION, ROW_SUM, ROW_SUM_SOLUTION
+
+from course_lab.authoring.operators.repairs import repairs
+from course_lab.check import grade, grading
+
+LOOP = """\
+@triton.jit
+def my_kernel(x_ptr, y_ptr, stride_xm, N, BLOCK: tl.constexpr):
+    row = tl.program_id(0)
+    squares = tl.zeros((BLOCK,), tl.float32)
+    for start in range(0, N, BLOCK):
+        cols = start + tl.arange(0, BLOCK)
+        x = tl.load(x_ptr + row * stride_xm + cols, mask=cols < N, other=0.0).to(tl.float32)
+        squares += x * x
+    total = tl.sum(squares, axis=0)
+    for start in range(0, N, BLOCK):
+        cols = start + tl.arange(0, BLOCK)
+        x = tl.load(x_ptr + row * stride_xm + cols, mask=cols < N, other=0.0).to(tl.float32)
+        tl.store(y_ptr + row * N + cols, (x / total).to(y_ptr.dtype.element_ty), mask=cols < N)
+
+
+def normalise(x):
+    M, N = x.shape
+    y = torch.empty((M, N), dtype=x.dtype, device=x.device)
+    my_kernel[(M,)](x, y, x.stride(0), N, BLOCK=16)
+    return y
+"""
+
+
+SHORT = LOOP.replace("range(0, N, BLOCK):", "range(0, N - BLOCK, BLOCK):", 1)
+
+
+@pytest.fixture(autouse=True)
+def time_enough(monkeypatch):
+    monkeypatch.setattr(grading, "_LEAST_SECONDS", 60.0)
+
+
+@pytest.mark.parametrize(
+    "wrong, place",
+    [
+        (LOOP.replace("squares += x * x", "squares = x * x"), "in line 8: look at `squares = x * x`"),
+        (LOOP.replace("x / total", "x * total"), "in line 13: look at `x * total`"),
+        (LOOP.replace("squares += x * x", "squares += x - x * x"), "in line 8: look at"),
+        (SHORT, "in line 5: look at `N - BLOCK`"),
+    ],
+)
+def test_the_place_is_said_and_not_the_change(wrong, place):
+    assert wrong != LOOP
+    found = grade(ROW_SUM, wrong).diagnosis
+    assert place in found.sentence, found
+
+
+def test_arguments_the_wrong_way_round():
+    wrong = COPY_SOLUTION.replace("(x, y, M, N,", "(x, y, N, M,")
+    assert wrong != COPY_SOLUTION
+    assert "in line" in grade(COPY, wrong).diagnosis.sentence
+
+
+def test_what_two_changes_would_mend_has_no_place():
+    wrong = DOUBLE_SOLUTION.replace("x * 2", "x * 1.9 + tl.where(offs == 40, 0.3, 0.7)")
+    assert "look at" not in grade(DOUBLE, wrong).diagnosis.sentence
+
+
+def test_a_change_that_spoils_another_case_is_none():
+    """What makes the smallest case right must not make another one wrong."""
+    wrong = ROW_SUM_SOLUTION.replace(
+        "tl.sum(x * x, axis=0)", "tl.sum(tl.where(N > 20, x * x * x * x, x * x - x), axis=0)"
+    )
+    assert "look at" not in grade(ROW_SUM, wrong).diagnosis.sentence
+
+
+def test_code_in_another_style_is_no_obstacle():
+    odd = LOOP.replace("tl.program_id(0)", "tl.program_id(axis=0)").replace(
+        "tl.arange(0, BLOCK)", "tl.arange(start=0, end=BLOCK)"
+    )
+    made = list(repairs(odd + "\n\nf = lambda x: x.stride()\n"))
+    assert len({one.code for one in made}) == len(made) > 30 and all(one.text and one.line for one in made)
