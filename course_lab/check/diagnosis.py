@@ -58,6 +58,7 @@ class Facts:
 
 
 _FEWEST = 3  # numbers that make a factor believable
+_LEAST_SIZE = 8  # smaller ones are sizes by chance
 _MOST_OFFSETS = 1 << 24  # exchanged strides lead as far as the longer side squared
 
 
@@ -295,7 +296,7 @@ def unwritten(facts: Facts) -> Diagnosis | None:
             if run.seen.writers[number] is None:
                 if run.torch_may_finish or comparison.right:
                     continue
-                return _nothing_stored(run) or diagnosis("output-untouched")
+                return _nothing_stored(run, facts) or diagnosis("output-untouched")
             owners = run.seen.writers[number].numpy()
             never = (owners < 0) & comparison.wrong
             if never.any():
@@ -303,9 +304,9 @@ def unwritten(facts: Facts) -> Diagnosis | None:
     return None
 
 
-def _nothing_stored(run: CaseRun) -> Diagnosis | None:
-    """Its programs ran, and none of them stored to anything."""
-    if any(launch.idle < launch.programs for launch in run.own_launches):
+def _nothing_stored(run: CaseRun, facts: Facts) -> Diagnosis | None:
+    """Its programs ran, there is a store in them, and none of them came to it."""
+    if any(launch.idle < launch.programs for launch in run.own_launches) or not answer.calls(facts.tree, "store"):
         return None
     return diagnosis("nothing-stored", kernel=run.own_launches[-1].name)
 
@@ -504,7 +505,7 @@ _PROPERTIES: tuple[tuple[str, Callable[[CaseRun], bool]], ...] = (
 
 
 def hard_coded(facts: Facts, stub: str | None) -> Diagnosis | None:
-    """A number in the code is a size of every case that passes, and of none that fails.
+    """A number in the code is a size of a case that passes, and of none that fails.
 
     It is no rule: what the numbers say comes first, and this is asked where they leave the cause open.  The length of
     a tile and a number that the untouched stub holds are no sizes.
@@ -512,9 +513,9 @@ def hard_coded(facts: Facts, stub: str | None) -> Diagnosis | None:
     given = answer.parse(stub or "")
     known = answer.tile_lengths(facts.tree) | _tiles_passed(facts)
     known |= set() if isinstance(given, answer.SyntaxProblem) else set(answer.integers(given))
-    telling = _in_all([run for run in facts.runs if run.passed and run.own_launches]) - _sizes(facts.failing) - known
+    telling = _sizes([run for run in facts.runs if run.passed]) - _sizes(facts.failing) - known
     for value, line in answer.integers(facts.tree).items():
-        if value in telling:
+        if value in telling and value >= _LEAST_SIZE:
             return diagnosis("hard-coded-size", size=value, line=line)
     return None
 
@@ -524,11 +525,6 @@ def _tiles_passed(facts: Facts) -> set[int]:
     names = answer.tile_names(facts.tree)
     launches = [launch for run in facts.runs for launch in run.own_launches]
     return {value for launch in launches for name, value in launch.constants if name in names and type(value) is int}
-
-
-def _in_all(runs: list[CaseRun]) -> set[int]:
-    """Sizes that each of these cases has."""
-    return set.intersection(*(_sizes([run]) for run in runs)) if runs else set()
 
 
 def _sizes(runs: list[CaseRun]) -> set[int]:

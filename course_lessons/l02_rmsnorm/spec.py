@@ -10,7 +10,7 @@ from course_lab.authoring.exercise import Case, Exercise, Suspect
 from course_lab.authoring.far_rows import spread
 from course_lab.authoring.tolerance import in_float32
 from course_lessons.l02_rmsnorm import reference as own
-from course_lessons.makers import FAR, widened
+from course_lessons.makers import FAR, widened, with_gaps
 
 # Everything is computed in float32 and rounded once; the longest of the ordinary rows has 1245 elements.
 _ONCE = in_float32(1245, size=1.0)
@@ -56,6 +56,16 @@ def _add_norm_slice(m: int, n: int) -> Make:
     def make(generator: Generator) -> tuple:
         x, residual = _rows(m, n, generator, strided=True), _rows(m, n, generator)
         return x, residual, _row(n, generator), 1e-5
+
+    return make
+
+
+def _add_norm_gaps(m: int, n: int) -> Make:
+    """Both are slices, of matrices that are not equally wide."""
+
+    def make(generator: Generator) -> tuple:
+        x, residual, *rest = _add_norm(m, n, strided=True)(generator)
+        return x, with_gaps(residual, 5), *rest
 
     return make
 
@@ -293,6 +303,7 @@ _ADD_RMS_NORM = Exercise(
         Case("SmolLM2's width, 576", _add_norm(5, 576), **_ONCE),
         Case("one column", _add_norm(3, 1), **_ONCE),
         Case("x and residual with different strides", _add_norm_slice(4, 100), **_ONCE),
+        Case("both with gaps between their rows, not the same", _add_norm_gaps(4, 72), **_ONCE),
         Case("tiny values, where eps matters", _add_norm(3, 300, scale=1e-3), **_ONCE),
         Case(
             "bfloat16, normalises the rounded sum",

@@ -83,6 +83,16 @@ def _placed(make: Make, place: Callable[[Tensor], Tensor]) -> Make:
     return placed
 
 
+def _positions_by_token(make: Make) -> Make:
+    """The same inputs, positions stored with those of one token side by side."""
+
+    def placed(generator: Generator) -> tuple:
+        x, positions, *rest = make(generator)
+        return x, laid_out(positions, 1, 0), *rest
+
+    return placed
+
+
 # ---- results of known mistakes -------------------------------------------------------------------------------------
 
 
@@ -214,6 +224,7 @@ _HEAD = Exercise(
         Case("33 tokens", _counted(33, 1, 32), **_ONCE),
         Case("bfloat16", _counted(7, 2, 48, dtype=torch.bfloat16), **_ONCE),
         Case("17 pairs, another base", _counted(17, 2, 34, base=500.0), **_ONCE),
+        Case("a head of 2064 elements", _counted(1, 1, 2064), **_ONCE),
     ),
     hints=(
         "Which two elements does the lane of pair `i` need, and where do they lie? When may the first one be "
@@ -256,6 +267,8 @@ _TOKENS = Exercise(
         Case("sbhd: a transposed tensor", _batch(3, 4, 2, 32, layout="sbhd"), **_ONCE),
         Case("a slice of wider rows", _batch(2, 3, 5, 16, layout="qkv"), **_ONCE),
         Case("40 pairs, no power of two", _batch(1, 3, 3, 80), **_ONCE),
+        Case("positions of a token side by side", _positions_by_token(_batch(3, 4, 2, 16)), **_ONCE),
+        Case("a head of 2064 elements", _batch(1, 2, 1, 2064, rows=8), **_ONCE),
         Case("the same positions for all sequences", _batch(3, 4, 2, 16, shared=True), **_ONCE),
         Case("positions up to 8191, int32", _batch(1, 6, 2, 32, rows=8192, index=torch.int32), **_ONCE),
         Case(
@@ -392,6 +405,7 @@ _INPLACE = Exercise(
         Case("9 heads", _counted(4, 9, 64), **_ONCE),
         Case("12 heads, 40 pairs", _counted(3, 12, 80), **_ONCE),
         Case("bfloat16", _counted(6, 4, 32, dtype=torch.bfloat16), **_ONCE),
+        Case("a head of 2064 elements", _counted(1, 1, 2064), **_ONCE),
         Case("5 heads, 9 pairs, bfloat16", _counted(9, 5, 18, dtype=torch.bfloat16, base=500.0), **_ONCE),
     ),
     hints=(
@@ -472,6 +486,7 @@ _SPLIT = Exercise(
         Case("bfloat16", _projection(4, 4, 2, 32, dtype=torch.bfloat16), **_ONCE),
         Case("float16", _projection(3, 3, 1, 32, dtype=torch.float16), **_ONCE),
         Case("17 heads, 17 pairs", _projection(3, 11, 3, 34), **_ONCE),
+        Case("a head of 2064 elements", _projection(1, 1, 1, 2064, rows=8), **_ONCE),
         Case(
             "rows 2^30 elements apart",
             _placed(_projection(3, 2, 1, 16, dtype=torch.bfloat16), lambda x: spread(x, (FAR, 1))),
@@ -578,6 +593,7 @@ _PACKED = Exercise(
         Case("empty sequences, also at both ends", _packed([0, 1, 11, 0, 0, 5, 0], 2, 16, 16), **_ONCE),
         Case("a quarter of the head", _packed([3, 4], 2, 64, 16), **_ONCE),
         Case("20 of 48 elements, 9 heads", _packed([2, 5], 9, 48, 20), **_ONCE),
+        Case("a head of 2100 elements, of which 2064 turn", _packed([1, 1], 1, 2100, 2064), **_ONCE),
         Case("forty sequences of one token", _packed([1] * 40, 1, 16, 8), **_ONCE),
         Case("bfloat16", _packed([5, 3], 3, 64, 32, torch.bfloat16), **_ONCE),
         Case(

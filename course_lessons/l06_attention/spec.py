@@ -103,6 +103,44 @@ def _around_two(sq: int, sk: int, d: int) -> Make:
     return make
 
 
+def _long_tail(sq: int, sk: int) -> Make:
+    """bfloat16; 16 keys of weight 1, then many of 0.003 that hold other values and count together. Scores of about 40.
+
+    A sum of 16 bits loses every block of the tail, and a score of 16 bits is a wrong weight.
+    """
+
+    def make(generator: Generator) -> tuple:
+        q, k, v = torch.zeros(sq, 16), torch.zeros(sk, 16), _normal(sk, 16, generator=generator) / 4
+        q[:, 0], q[:, 1], q[:, 2] = 4.0, 0.0625, 16.0
+        k[:, 2], k[16:, 0], k[16:, 1], v[16:] = 10.0, -5.8125, 1.0, v[16:] + 4.0
+        return q.bfloat16(), k.bfloat16(), v.bfloat16()
+
+    return make
+
+
+def _as_heads(make: Make) -> Make:
+    """The same, as one head of one sequence."""
+    return lambda generator: tuple(x[None, None] for x in make(generator))
+
+
+def _far_heads(generator: Generator) -> tuple:
+    """bfloat16; the heads lie 2^30 elements apart."""
+    q, k, v = _heads(1, 6, 3, 5, 9, 16, dtype=torch.bfloat16)(generator)
+    return spread(q, (80, FAR, 16, 1)), spread(k, (144, FAR + 8, 16, 1)), spread(v, (144, FAR + 8, 16, 1))
+
+
+def _far_from_zero(sq: int, sk: int, d: int) -> Make:
+    """bfloat16; `do` times the values is large beside what `delta` leaves of it, and the keys have a mean."""
+
+    def make(generator: Generator) -> tuple:
+        q, k, v = _head(sq, sk, d)(generator)
+        q, k, v = q.bfloat16(), (1 + k).bfloat16(), (4 + v).bfloat16()
+        o, lse = reference.flash_attention(q[None, None], k[None, None], v[None, None], return_lse=True)
+        return q, k, v, o[0, 0], lse[0, 0], _normal(sq, d, generator=generator, dtype=q.dtype)
+
+    return make
+
+
 def _far(make: Make) -> Make:
     """The same inputs, the rows of the first 2^30 elements apart."""
 
@@ -551,6 +589,7 @@ _ATTENTION = Exercise(
         Case("one more than a tile, scores around -200", _head(17, 33, 16, mean=-200.0), **_VERY_LARGE),
         Case("scores around -20000, in a tile of 20", _head(5, 20, 16, mean=-2e4), **_HUGE),
         Case("bfloat16, scores up to 30", _head(18, 70, 32, size=8.0, dtype=torch.bfloat16), **_TIGHT_BFLOAT16),
+        Case("bfloat16, many small weights", _long_tail(4, 1072), **_TIGHT_BFLOAT16),
         Case("bfloat16, 400 keys, values around 2", _around_two(17, 400, 16), **_TIGHT_BFLOAT16),
     ),
     hints=(
@@ -640,6 +679,8 @@ _PREFILL = Exercise(
         Case("scores around -200", _low_heads(1, 4, 2, 18, 35, 16, -200.0), **_VERY_LARGE),
         Case("scores around -20000", _low_heads(1, 2, 1, 17, 17, 16, -2e4), **_HUGE),
         Case("sequences 2^30 elements apart", _far_sequences, **_BFLOAT16),
+        Case("heads 2^30 elements apart", _far_heads, **_BFLOAT16),
+        Case("bfloat16, many small weights", _as_heads(_long_tail(4, 1072)), **_BFLOAT16),
     ),
     hints=(
         "How many keys does query `i` see? Which query of a tile sees the most, and so says where the loop may end?",
@@ -769,6 +810,7 @@ _GRADIENT = Exercise(
         Case(
             "one more than a tile, scores around -250", _backward(17, 33, 16, mean=-250.0), **in_float32(200, size=5e3)
         ),
+        Case("bfloat16, values around 4", _far_from_zero(17, 128, 32), **_GRADIENT_BF16),
         Case("bfloat16, 300 keys", _backward(17, 300, 64, dtype=torch.bfloat16), **_LONG_GRADIENT),
     ),
     hints=(

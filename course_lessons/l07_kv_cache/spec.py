@@ -17,6 +17,7 @@ _EXACT = {"atol": 0.0, "rtol": 0.0, "why": "numbers are moved, not computed"}
 _TURNED = in_float32(2, size=5.0)
 _ATTENTION = in_float32(100, size=4.0)
 _LARGE = in_float32(100, size=800.0)
+_HUGE = in_float32(100, size=5e4)
 _ONCE = in_float32()
 
 Make = Callable[[Generator], tuple]
@@ -224,6 +225,7 @@ _PAGES = Exercise(
         Case("padding, and pages with gaps", _pages(8, 2, 16, padding=2, gaps=True), **_EXACT),
         Case("nothing but padding", _pages(2, 3, 16, padding=2), **_EXACT),
         Case("a row of 40 numbers, bfloat16", _pages(6, 5, 8, dtype=torch.bfloat16), **_EXACT),
+        Case("a row of 1152 numbers", _pages(3, 9, 128, pages=1), **_EXACT),
         Case("pages of 5, 33 numbers a row", _pages(9, 3, 11, pages=7, page=5), **_EXACT),
         Case("pages 2^30 elements apart", _far_pages, **_EXACT),
     ),
@@ -428,6 +430,18 @@ def _low_scores(generator: Generator) -> tuple:
     return q, k_cache, *rest
 
 
+def _very_low_scores(generator: Generator) -> tuple:
+    """All scores are about -20000: lower than any number that is merely very negative."""
+    q, k_cache, *rest = _decode((21, 5, 40), 4, 2, 16)(generator)
+    q[..., 0], k_cache[..., 0] = 283.0, -283.0
+    return q, k_cache, *rest
+
+
+def _far_table(generator: Generator) -> tuple:
+    q, k_cache, v_cache, table, lengths = _decode((30, 11, 20), 4, 2, 16)(generator)
+    return q, k_cache, v_cache, spread(table, (FAR, 1)), lengths
+
+
 def _wide_table(generator: Generator) -> tuple:
     """The table is a slice of a wider one; what lies between its rows are pages that do not exist."""
     q, k_cache, v_cache, table, lengths = _decode((30, 11, 20), 4, 2, 16)(generator)
@@ -456,6 +470,8 @@ _ATTEND = Exercise(
         Case("empty sequences among others, 17 and 33 tokens", _decode((0, 17, 0, 33), 4, 2, 16), **_ATTENTION),
         Case("scores around -200", _low_scores, **_LARGE),
         Case("rows of the table further apart than they are long", _wide_table, **_ATTENTION),
+        Case("rows of the table 2^30 elements apart", _far_table, **_ATTENTION),
+        Case("scores around -20000", _very_low_scores, **_HUGE),
     ),
     hints=(
         "Which line depends on the sequence, and which one ought to? And what does a lane past the end hold when the "
@@ -572,6 +588,7 @@ _MERGE = Exercise(
         Case("LSE around 300", _merge(3, 4, 32, around=300.0), **_ATTENTION),
         Case("LSE around -300", _merge(3, 4, 32, around=-300.0), **_ATTENTION),
         Case("float16", _merge(4, 3, 48, dtype=torch.float16), **_ATTENTION),
+        Case("two parts of 1040", _merge(2, 2, 1040), **_ATTENTION),
         Case("float16, 17 parts of 65", _merge(3, 17, 65, dtype=torch.float16, spread=4.0), **_ATTENTION),
         Case("LSE around -3000, five parts", _merge(3, 5, 16, around=-3000.0), **_ATTENTION),
         Case("a row without any token between others, LSE around -300", _one_empty_row, **_ATTENTION),
