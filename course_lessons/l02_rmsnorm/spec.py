@@ -386,6 +386,7 @@ _LAYER_NORM = Exercise(
         Case("mean far from zero, every other element 0", _half_zeros, **_CENTRED),
         Case("one more than a power of two, eps 1e-2", _layer_norm(3, 513, eps=1e-2, scale=0.1), **_CENTRED),
         Case("rows 2^30 elements apart", _far(_layer_norm(3, 40), 0), **_CENTRED),
+        Case("1100 columns", _layer_norm(2, 1100), **_CENTRED),
     ),
     hints=(
         "After `x - mean`, what does an idle lane hold? What does it add to the variance?",
@@ -487,6 +488,7 @@ _LONG = Exercise(
         Case("one more than two blocks, eps 0.25", _norm(2, 2049, eps=0.25), **in_float32(20_000)),
         Case("bfloat16, 200,000 columns", _norm(1, _LONGEST, dtype=torch.bfloat16), **in_float32(_LONGEST)),
         Case("rows 2^30 elements apart", _far(_norm(3, 1100, dtype=torch.bfloat16), 0), **_ONCE),
+        Case("one more than a block", _norm(2, 1025, scale=0.5), **_ONCE),
     ),
     hints=(
         "What must be known before the first element can be written? So how often does the row have to be walked?",

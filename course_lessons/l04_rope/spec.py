@@ -27,9 +27,9 @@ def _heads(tokens: int, heads: int, dim: int, generator: Generator, dtype=torch.
     return torch.randn(tokens, heads, dim, generator=generator).to(dtype)
 
 
-def _counted(tokens: int, heads: int, dim: int, *, dtype=torch.float32, base=10000.0) -> Make:
-    """x, cos, sin; the tables have three rows more than x has tokens."""
-    return lambda generator: (_heads(tokens, heads, dim, generator, dtype), *rope_tables(tokens + 3, dim, base))
+def _counted(tokens: int, heads: int, dim: int, *, dtype=torch.float32, base=10000.0, more=3) -> Make:
+    """x, cos, sin; the tables have so many rows more than x has tokens."""
+    return lambda generator: (_heads(tokens, heads, dim, generator, dtype), *rope_tables(tokens + more, dim, base))
 
 
 def _batch(
@@ -60,6 +60,7 @@ def _projection(
         if special:
             qkv[1, -1], qkv[2, -dim] = float("inf"), float("nan")
         positions = torch.randint(rows, (tokens,), generator=generator)
+        positions[-1] = rows - 1
         return qkv, *rope_tables(rows, dim), positions, q_heads, kv_heads, dim
 
     return make
@@ -224,6 +225,7 @@ _HEAD = Exercise(
         Case("33 tokens", _counted(33, 1, 32), **_ONCE),
         Case("bfloat16", _counted(7, 2, 48, dtype=torch.bfloat16), **_ONCE),
         Case("17 pairs, another base", _counted(17, 2, 34, base=500.0), **_ONCE),
+        Case("tables of just as many rows, 9 pairs", _counted(3, 2, 18, more=0), **_ONCE),
         Case("a head of 2064 elements", _counted(1, 1, 2064), **_ONCE),
     ),
     hints=(
@@ -405,7 +407,8 @@ _INPLACE = Exercise(
         Case("9 heads", _counted(4, 9, 64), **_ONCE),
         Case("12 heads, 40 pairs", _counted(3, 12, 80), **_ONCE),
         Case("bfloat16", _counted(6, 4, 32, dtype=torch.bfloat16), **_ONCE),
-        Case("a head of 2064 elements", _counted(1, 1, 2064), **_ONCE),
+        Case("tables of just as many rows, 9 pairs", _counted(3, 2, 18, more=0), **_ONCE),
+        Case("a head of 2064 elements", _counted(2, 1, 2064), **_ONCE),
         Case("5 heads, 9 pairs, bfloat16", _counted(9, 5, 18, dtype=torch.bfloat16, base=500.0), **_ONCE),
     ),
     hints=(
@@ -591,6 +594,7 @@ _PACKED = Exercise(
         Case("one sequence, the whole head", _packed([6], 2, 32, 32), **_ONCE),
         Case("three sequences, the whole head", _packed([4, 2, 3], 2, 32, 32), **_ONCE, again=True),
         Case("empty sequences, also at both ends", _packed([0, 1, 11, 0, 0, 5, 0], 2, 16, 16), **_ONCE),
+        Case("one sequence, 9 pairs of a head of 20", _packed([5], 3, 20, 18), **_ONCE),
         Case("a quarter of the head", _packed([3, 4], 2, 64, 16), **_ONCE),
         Case("20 of 48 elements, 9 heads", _packed([2, 5], 9, 48, 20), **_ONCE),
         Case("a head of 2100 elements, of which 2064 turn", _packed([1, 1], 1, 2100, 2064), **_ONCE),

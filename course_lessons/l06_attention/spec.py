@@ -111,8 +111,8 @@ def _long_tail(sq: int, sk: int) -> Make:
 
     def make(generator: Generator) -> tuple:
         q, k, v = torch.zeros(sq, 16), torch.zeros(sk, 16), _normal(sk, 16, generator=generator) / 4
-        q[:, 0], q[:, 1], q[:, 2] = 4.0, 0.0625, 16.0
-        k[:, 2], k[16:, 0], k[16:, 1], v[16:] = 10.0, -5.8125, 1.0, v[16:] + 4.0
+        q[:, 0], q[:, 1], q[:, 2] = 4.0, 0.0625, 15.9375
+        k[:, 2], k[16:, 0], k[16:, 1], v[16:] = 10.0625, -5.8125, 1.0, v[16:] + 4.0
         return q.bfloat16(), k.bfloat16(), v.bfloat16()
 
     return make
@@ -513,6 +513,7 @@ _LOGSUMEXP = Exercise(
         Case("rows further apart than their width", _rows(3, 100, strided=True), **_LSE),
         Case("elements around -20000, one more than two blocks", _rows(3, 129, mean=-2e4), **_LSE),
         Case("float16, elements around -200, cut short", _rows(3, 90, mean=-200.0, dtype=torch.float16), **_LSE),
+        Case("one more than two blocks", _rows(3, 129), **_LSE),
         Case("rows 2^30 elements apart", _far(_rows(3, 70, dtype=torch.float16)), **_LSE),
     ),
     hints=(
@@ -752,6 +753,12 @@ _WINDOW = Exercise(
     cases=(
         Case("the test it passes: 64 queries, a window of 64", _window(64, 64, 32, 64), **_ONCE),
         Case("a window of 8", _window(37, 37, 32, 8), **_ONCE, again=True),
+        Case("few queries, a long window", _window(5, 80, 16, 60), **_ONCE),
+        Case(
+            "bfloat16, many small weights",
+            lambda generator: (*_long_tail(4, 1072)(generator), 2000),
+            **_TIGHT_BFLOAT16,
+        ),
         Case("a window of one key", _window(20, 20, 16, 1), **_ONCE),
         Case("more keys than queries", _window(18, 50, 16, 20), **_ONCE),
         Case("queries that see no key", _window(40, 29, 16, 30), **_ONCE),
