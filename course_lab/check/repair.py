@@ -1,6 +1,6 @@
 """Which single change makes a wrong answer right?  There its mistake is.
 
-The answer itself is changed by machine (`course_lab.authoring.operators.repairs`) and run on the smallest failing case;
+The answer itself is changed by machine (`course_lab.authoring.operators.single_changes`) and run on the smallest failing case;
 a change that makes it right there must do so in other failing cases, and spoil none that is right.  The change is never
 shown: only its line, and what stands there now.
 """
@@ -11,7 +11,7 @@ import ast
 import time
 from dataclasses import replace
 
-from course_lab.authoring.operators.repairs import Repair, repairs
+from course_lab.authoring.operators.single_changes import Repair, repairs
 from course_lab.check import answer, client
 from course_lab.check.protocol import Job
 from course_lab.check.verdict import CaseRun, is_plain, right_outputs, total_bytes

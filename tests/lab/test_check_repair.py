@@ -3,7 +3,7 @@
 import pytest
 from small_exercises import COPY, COPY_SOLUTION, DOUBLE, DOUBLE_SOLUTION, ROW_SUM, ROW_SUM_SOLUTION
 
-from course_lab.authoring.operators.repairs import repairs
+from course_lab.authoring.operators.single_changes import repairs
 from course_lab.check import grade, grading
 
 LOOP = """\
