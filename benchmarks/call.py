@@ -23,9 +23,8 @@ from benchmarks.contest import COMPILE, OURS, TORCH, draw, of_liger
 from benchmarks.rms_norm import EPS, formula
 from course_kernels import launch
 from course_lab import bench
+from course_lab.bench.standings import ALLOCATIONS, BARE, CHECKED
 
-BARE, ALLOCATIONS = "bare Triton launch", "results allocated"
-CHECKED = "ours, nothing remembered"
 RMS_NORM = "rms_norm"
 
 

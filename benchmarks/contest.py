@@ -91,9 +91,7 @@ class Contest:
                 own = list(map(_clone, inputs))  # some write in place
                 self._time(case, name, lambda f=function, own=own: f(*own), error)
         if self.timed and not case.flops:
-            source = torch.empty(case.bytes // 2, dtype=torch.uint8, device=self.device).random_()
-            target = torch.empty_like(source)
-            self._time(case, COPY, lambda: target.copy_(source), None)
+            self._time(case, COPY, bench.copy_of(case.bytes, self.device), None)
 
     def _contenders(self, case: Case) -> Iterator[tuple[str, Callable]]:
         if case.eager:

@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from benchmarks import FAMILIES, __main__, contest, dropout, report, search
-from benchmarks.call import ALLOCATIONS, BARE
 from benchmarks.contest import COPY, OURS, Case, Contest
 from course_lab import bench
+from course_lab.bench.standings import ALLOCATIONS, BARE
 
 MACHINE = bench.Machine("Test GPU", "sm_90", "cuda", "2.13", "3.9", "13.0", "3.11", "2026-01-01", "580.1", "abc1234")
 TINY = [

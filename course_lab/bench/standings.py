@@ -12,6 +12,8 @@ from gfxlab.tables import Table
 from gfxlab.units import format_seconds
 
 OURS, COPY = "ours", "copy"  # contenders: the course's kernel, and a plain copy of as many bytes
+BARE, ALLOCATIONS, CHECKED = "bare Triton launch", "results allocated", "ours, nothing remembered"  # parts of a call
+NO_RIVALS = (OURS, COPY, BARE, ALLOCATIONS, CHECKED)
 RESULTS = Path(__file__).with_name("results")  # beside the code, so that an installed package has them
 IN_THE_CACHE = "* Calls in a row, so that the data are in the cache: no memory bandwidth."
 
@@ -31,8 +33,8 @@ class Line:
 
     @property
     def rivals(self) -> dict[str, Measurement]:
-        """The others, without the copy."""
-        return {name: figure for name, figure in self.by_name.items() if name not in (OURS, COPY)}
+        """The others, without the copy and the parts of a call."""
+        return {name: figure for name, figure in self.by_name.items() if name not in NO_RIVALS}
 
     def against(self, *names: str) -> float | None:
         """The time of the fastest of these, or of all rivals, over ours: above 1 we are faster."""

@@ -105,6 +105,15 @@ def copy_bandwidth() -> float:
         NothingToTime: there is no GPU.
     """
     refuse_without_gpu()
-    source = torch.empty(COPY_BYTES // 2, dtype=torch.uint8, device="cuda")
+    return COPY_BYTES / _seconds(copy_of(COPY_BYTES), 0.05, 0.2)[0]
+
+
+def copy_of(bytes: int, device: str = "cuda") -> Callable[[], torch.Tensor]:
+    """A call that reads and writes so many bytes in all, by an elementwise kernel of PyTorch.
+
+    Not by `copy_`: the driver's memcpy of 512 MiB and more is slow once it is captured in a graph. On an H200 it moved
+    2.73 TB/s then, launched 4.17, and such a kernel 4.19 either way (`python -m benchmarks.copies`).
+    """
+    source = torch.ones(max(bytes // 8, 1), dtype=torch.int32, device=device)
     target = torch.empty_like(source)
-    return COPY_BYTES / _seconds(lambda: target.copy_(source), 0.05, 0.2)[0]
+    return lambda: torch.neg(source, out=target)

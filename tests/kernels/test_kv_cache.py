@@ -379,8 +379,12 @@ def test_paged_equals_contiguous(device, small_gpu, batch, seq_len, q_heads, kv_
     result = run(
         "paged_kv_cache_update", *rows, *paged, slots[order], positions.flatten()[order], cos, sin, style=style
     )
-    assert all(map(torch.equal, caches, paged))
-    assert torch.equal(result[0], q_out.flatten(0, 1)[order])
+    # Interpreted, bit for bit. Compiled, the two launches are two programs, of which one may contract a * cos - b * sin
+    # to a single rounding where the other rounds twice: half a last place of x, as in every test of values.
+    tolerance = TOLERANCE[dtype] if device == "cuda" else 0.0
+    assert_close(paged[0], caches[0], tolerance)
+    assert torch.equal(paged[1], caches[1])
+    assert_close(result[0], q_out.flatten(0, 1)[order], tolerance)
 
 
 @few_examples

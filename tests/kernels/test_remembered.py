@@ -23,12 +23,9 @@ PLANNED = _remembered.CALLS_BEFORE + 1  # calls after which a layout has a plan
 
 @pytest.fixture(autouse=True)
 def gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The GPU, or a pretended MI300X."""
+    """The GPU, launched on by Triton itself, or a pretended MI300X."""
     monkeypatch.delenv("COURSE_KERNELS_CHECKS", raising=False)
-    if torch.cuda.is_available():
-        yield
-        return
-    with pretend("gfx942"):
+    with dual_mode.launches_by_triton() if torch.cuda.is_available() else pretend("gfx942"):
         yield
 
 
