@@ -25,14 +25,7 @@ from gfxlab.simulator.core.executor import EXECUTORS
 from gfxlab.tables import Table
 
 ARCHS = ("gfx942", "gfx950", "gfx1100")
-COLUMNS = (
-    "its test",
-    "interpreter",
-    "guard",
-    *(f"code for {arch}" for arch in ARCHS),
-    "machine code run",
-    "waves apart",
-)
+COLUMNS = ("its test", "interpreter", "guard", *ARCHS, "executed", "waves apart")
 RIGHT = "-"
 _SECONDS = 30.0
 
@@ -98,7 +91,7 @@ class SeenBy:
     """What each engine says of one patient, on the course's own finding. says: by the name of a column."""
 
     number: str
-    title: str
+    launcher: str
     says: dict[str, str]
 
 
@@ -109,7 +102,7 @@ class WhoSees:
     rows: tuple[SeenBy, ...]
 
     def _table(self) -> Table:
-        rows = [(f"{row.number} {row.title}", *(row.says[name] for name in COLUMNS)) for row in self.rows]
+        rows = [(f"{row.number} {row.launcher}", *(row.says[name] for name in COLUMNS)) for row in self.rows]
         return Table(rows, ("patient", *COLUMNS))
 
     def __str__(self) -> str:
@@ -140,11 +133,11 @@ def _seen_by(exercise: Exercise) -> SeenBy:
     says["guard"] = "fault" if interpreted.seen.faults else RIGHT
     for arch in ARCHS:
         refused, spills = client.built(chart.job(chart.broken, arguments), arch, time_limit=_SECONDS)
-        says[f"code for {arch}"] = "refuses" if refused else "spills" if spills else RIGHT
-    says["machine code run"] = _in_words(chart.run(chart.broken, arguments, Look("gfx942")))
+        says[arch] = "refuses" if refused else "spills" if spills else RIGHT
+    says["executed"] = _in_words(chart.run(chart.broken, arguments, Look("gfx942")))
     apart = chart.run(chart.broken, arguments, Look("gfx942", "forwards")) if exercise.inplace else None
-    says["waves apart"] = _in_words(apart) if apart else "not tried"
-    return SeenBy(exercise.number, exercise.title, says)
+    says["waves apart"] = _in_words(apart) if apart else ""
+    return SeenBy(exercise.number, exercise.entry, says)
 
 
 def _in_words(run: CaseRun) -> str:

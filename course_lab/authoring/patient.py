@@ -69,7 +69,7 @@ class Patient:
     cure: str
     causes: tuple[Cause, ...]
     price: Callable[[torch.Generator], tuple[Any, ...]]
-    factor: float = 1.5
+    factor: float = 2.0
     refuse: Callable[..., str] = lambda *arguments: ""
     looks: tuple[Look, ...] = (Look(),)
     dtypes: tuple[torch.dtype, ...] = ()

@@ -1173,8 +1173,8 @@ print("same as the model's own MLP;", len(launches), "launch")
 # - The exercises: [`exercises/07_kv_cache.ipynb`](../exercises/07_kv_cache.ipynb). 7.1 stores rows, 7.2 and 7.3 fill
 #   pages, 7.4 is a repair of attention, 7.5 the merge, and 7.6 packs keys in fp8.
 #
-# This is where the path of these lessons ends: from adding two vectors to a language model that decodes on your
-# kernels.
+# This is where the short path ends: from adding two vectors to a language model that decodes on your kernels. Next
+# comes [08 The kernel clinic](08_clinic.ipynb): kernels that pass their tests and are wrong.
 #
 # ### From formula to code
 #

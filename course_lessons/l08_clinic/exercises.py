@@ -82,7 +82,7 @@ def row_variance(x):
 def test_row_variance():
     torch.manual_seed(0)
     x = torch.randn(8, 500)
-    torch.testing.assert_close(row_variance(x), x.var(dim=1, unbiased=False), rtol=1e-3, atol=1e-3)
+    assert torch.allclose(row_variance(x), x.var(dim=1, unbiased=False), rtol=1e-3, atol=1e-3)
 
 
 # %% [markdown] tags=["solution-only"]
@@ -157,7 +157,7 @@ def test_row_lse():
     torch.manual_seed(0)
     x = torch.randn(4, 200)
     x[:, 150:] = -float("inf")
-    torch.testing.assert_close(row_lse(x), torch.logsumexp(x, dim=1), rtol=1e-4, atol=1e-4)
+    assert torch.allclose(row_lse(x), torch.logsumexp(x, dim=1), rtol=1e-4, atol=1e-4)
 
 
 # %% [markdown] tags=["solution-only"]
@@ -311,7 +311,7 @@ def test_rotate():
     (a, b), cos, sin = x.chunk(2, dim=1), angle.cos(), angle.sin()
     expected = torch.cat([a * cos - b * sin, b * cos + a * sin], dim=1)
     rotate(x, cos, sin)
-    torch.testing.assert_close(x, expected, rtol=1e-4, atol=1e-4)
+    assert torch.allclose(x, expected, rtol=1e-4, atol=1e-4)
 
 
 # %% [markdown] tags=["solution-only"]
@@ -463,7 +463,7 @@ def test_scale_rows():
     for N in (100, 4096, 40_000):
         x = torch.randn(2, N)
         expected = x * torch.rsqrt(x.square().mean(dim=1, keepdim=True) + 1e-6)
-        torch.testing.assert_close(scale_rows(x), expected, rtol=1e-4, atol=1e-4)
+        assert torch.allclose(scale_rows(x), expected, rtol=1e-4, atol=1e-4)
 
 
 # %% [markdown] tags=["solution-only"]
@@ -539,7 +539,7 @@ def test_quantise():
     x = torch.randn(4, 100)
     x[:, 50:] = 0.0
     q, scale = quantise(x)
-    torch.testing.assert_close(q.float() * scale[:, None], x, rtol=0.07, atol=0.01)
+    assert torch.allclose(q.float() * scale[:, None], x, rtol=0.07, atol=0.01)
 
 
 # %% [markdown] tags=["solution-only"]
@@ -742,7 +742,7 @@ def test_square_matmul():
     torch.manual_seed(0)
     for N in (48, 200):
         a, b = torch.randn(N, N).half(), torch.randn(N, N).half()
-        torch.testing.assert_close(square_matmul(a, b), (a.float() @ b.float()).half(), rtol=1e-2, atol=1e-2)
+        assert torch.allclose(square_matmul(a, b), (a.float() @ b.float()).half(), rtol=1e-2, atol=1e-2)
 
 
 # %% [markdown] tags=["solution-only"]
@@ -809,7 +809,7 @@ def row_sum(x):
 def test_row_sum():
     torch.manual_seed(0)
     x = torch.rand(3, 10_000).to(torch.bfloat16)
-    torch.testing.assert_close(row_sum(x), x.float().sum(dim=1), rtol=1e-2, atol=0.0)
+    assert torch.allclose(row_sum(x), x.float().sum(dim=1), rtol=1e-2, atol=0.0)
 
 
 # %% [markdown] tags=["solution-only"]
@@ -871,7 +871,7 @@ def test_softmax():
     torch.manual_seed(0)
     for N in (1, 30, 1000):
         x = 5.0 * torch.randn(3, N)
-        torch.testing.assert_close(softmax(x), torch.softmax(x, dim=1), rtol=1e-4, atol=1e-6)
+        assert torch.allclose(softmax(x), torch.softmax(x, dim=1), rtol=1e-4, atol=1e-6)
 
 
 # %% [markdown] tags=["solution-only"]

@@ -242,7 +242,7 @@ APPEND = Exercise(
     cases=(
         _case("padding among the tokens", _slots(8, 48, 5, -1, 0, -1, 7), **EXACT),
         _case("padding first", _slots(8, 64, -1, 3), **EXACT),
-        _case("nothing but padding", _slots(4, 16, -1, -1, -1), **EXACT),
+        _case("more padding than tokens", _slots(4, 16, -1, 3, -1, -1, -1), **EXACT),
         _case("no padding", _slots(6, 100, 5, 4, 3, 2, 1, 0), **EXACT),
         _case("float16", _slots(8, 48, -1, 2, 6, dtype=torch.float16), **EXACT),
     ),
@@ -512,7 +512,7 @@ SCALE = Exercise(
             ),
         ),
         price=_randn(1, 40_000),
-        factor=2.0,
+        factor=2.5,
         target=Target(
             _long_rows,
             65_536,
@@ -656,6 +656,7 @@ HEADS = Exercise(
             ),
         ),
         price=_heads(4, 40, 16),
+        factor=3.0,
         refuse=_refused_heads,
     ),
 )
@@ -782,6 +783,7 @@ MATMUL = Exercise(
             ),
         ),
         price=_square(256),
+        factor=2.5,
         target=Target(_squares, 1024, (("gfx942", 256), ("gfx950", 256), ("gfx1100", 256), ("gfx942", 64))),
     ),
 )

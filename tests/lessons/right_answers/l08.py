@@ -1,0 +1,501 @@
+"""Right answers of lesson 08, written differently from the solutions."""
+
+# ruff: noqa
+
+
+# %% 8.1 | the mean in the idle lanes
+def breaking_input():
+    """Arguments `(x,)` on which row_variance is wrong."""
+    return torch.full((1, 3), 5.0)
+
+
+cause = "padded-lanes"
+
+
+@triton.jit
+def variance_kernel(x_ptr, out_ptr, N, BLOCK: tl.constexpr):
+    """One program, one row."""
+    row = tl.program_id(0).to(tl.int64)
+    cols = tl.arange(0, BLOCK)
+    mask = cols < N
+    x = tl.load(x_ptr + row * N + cols, mask=mask, other=0.0)
+    mean = tl.sum(x, axis=0) / N
+    centred = tl.where(mask, x, mean) - mean
+    tl.store(out_ptr + row, tl.sum(centred * centred, axis=0) / N)
+
+
+def row_variance(x):
+    M, N = x.shape
+    out = torch.empty((M,), dtype=torch.float32, device=x.device)
+    variance_kernel[(M,)](x, out, N, BLOCK=triton.next_power_of_2(N))
+    return out
+
+
+# %% 8.1 | two walks by blocks of 256
+def breaking_input():
+    """Arguments `(x,)` on which row_variance is wrong."""
+    return (torch.randn(4, 500) + 10.0,)
+
+
+cause = "padded-lanes"
+
+
+@triton.jit
+def variance_kernel(x_ptr, out_ptr, N, BLOCK: tl.constexpr):
+    """One program, one row."""
+    row = tl.program_id(0).to(tl.int64)
+    total = tl.zeros((BLOCK,), tl.float32)
+    for start in range(0, N, BLOCK):
+        cols = start + tl.arange(0, BLOCK)
+        total += tl.load(x_ptr + row * N + cols, mask=cols < N, other=0.0)
+    mean = tl.sum(total, axis=0) / N
+    squares = tl.zeros((BLOCK,), tl.float32)
+    for start in range(0, N, BLOCK):
+        cols = start + tl.arange(0, BLOCK)
+        x = tl.load(x_ptr + row * N + cols, mask=cols < N, other=0.0)
+        squares += tl.where(cols < N, (x - mean) * (x - mean), 0.0)
+    tl.store(out_ptr + row, tl.sum(squares, axis=0) / N)
+
+
+def row_variance(x):
+    M, N = x.shape
+    out = torch.empty((M,), dtype=torch.float32, device=x.device)
+    variance_kernel[(M,)](x, out, N, BLOCK=256)
+    return out
+
+
+# %% 8.2 | nothing counts where nothing is
+def breaking_input():
+    """Arguments `(x,)` on which row_lse is wrong."""
+    x = torch.randn(2, 200)
+    x[0, :64] = -float("inf")
+    return (x,)
+
+
+cause = "inf-minus-inf"
+
+
+@triton.jit
+def lse_kernel(x_ptr, out_ptr, N, BLOCK: tl.constexpr):
+    """One program, one row, block by block."""
+    row = tl.program_id(0).to(tl.int64)
+    top, total = -float("inf"), 0.0
+    for start in range(0, N, BLOCK):
+        cols = start + tl.arange(0, BLOCK)
+        x = tl.load(x_ptr + row * N + cols, mask=cols < N, other=-float("inf"))
+        new_top = tl.maximum(top, tl.max(x, axis=0))
+        power = tl.where(x == -float("inf"), 0.0, tl.exp(x - new_top))
+        rescale = tl.where(top == -float("inf"), 0.0, tl.exp(top - new_top))
+        total = total * rescale + tl.sum(power, axis=0)
+        top = new_top
+    tl.store(out_ptr + row, top + tl.log(total))
+
+
+def row_lse(x):
+    M, N = x.shape
+    out = torch.empty((M,), dtype=torch.float32, device=x.device)
+    lse_kernel[(M,)](x, out, N, BLOCK=64)
+    return out
+
+
+# %% 8.2 | the whole row in one block
+def breaking_input():
+    """Arguments `(x,)` on which row_lse is wrong."""
+    x = torch.randn(2, 200)
+    x[:] = -float("inf")
+    return (x,)
+
+
+cause = "inf-minus-inf"
+
+
+@triton.jit
+def lse_kernel(x_ptr, out_ptr, N, BLOCK: tl.constexpr):
+    """One program, one row, block by block."""
+    row = tl.program_id(0).to(tl.int64)
+    cols = tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + row * N + cols, mask=cols < N, other=-float("inf"))
+    top = tl.max(x, axis=0)
+    centre = tl.where(top == -float("inf"), 0.0, top)
+    tl.store(out_ptr + row, top + tl.log(tl.sum(tl.exp(x - centre), axis=0)))
+
+
+def row_lse(x):
+    M, N = x.shape
+    out = torch.empty((M,), dtype=torch.float32, device=x.device)
+    lse_kernel[(M,)](x, out, N, BLOCK=triton.next_power_of_2(N))
+    return out
+
+
+# %% 8.3 | a branch around the store
+def breaking_input():
+    """Arguments `(k, cache, slots)` on which append is wrong."""
+    return torch.randn(3, 8), torch.zeros(4, 8), torch.tensor([2, -1, 0])
+
+
+cause = "padding-as-address"
+
+
+@triton.jit
+def append_kernel(k_ptr, cache_ptr, slots_ptr, WIDTH, BLOCK: tl.constexpr):
+    """One program, one token."""
+    token = tl.program_id(0).to(tl.int64)
+    cols = tl.arange(0, BLOCK)
+    mask = cols < WIDTH
+    slot = tl.load(slots_ptr + token)
+    k = tl.load(k_ptr + token * WIDTH + cols, mask=mask, other=0.0)
+    if slot >= 0:
+        tl.store(cache_ptr + slot * WIDTH + cols, k, mask=mask)
+
+
+def append(k, cache, slots):
+    T, WIDTH = k.shape
+    append_kernel[(T,)](k, cache, slots, WIDTH, BLOCK=triton.next_power_of_2(WIDTH))
+
+
+# %% 8.3 | the launcher leaves padding out
+def breaking_input():
+    """Arguments `(k, cache, slots)` on which append is wrong."""
+    return torch.randn(3, 8), torch.zeros(4, 8), torch.tensor([2, -1, 0])
+
+
+cause = "padding-as-address"
+
+
+@triton.jit
+def append_kernel(k_ptr, cache_ptr, slots_ptr, WIDTH, BLOCK: tl.constexpr):
+    """One program, one token."""
+    token = tl.program_id(0).to(tl.int64)
+    cols = tl.arange(0, BLOCK)
+    mask = cols < WIDTH
+    slot = tl.load(slots_ptr + token)
+    k = tl.load(k_ptr + token * WIDTH + cols, mask=mask, other=0.0)
+    tl.store(cache_ptr + slot * WIDTH + cols, k, mask=mask)
+
+
+def append(k, cache, slots):
+    stored = slots >= 0
+    k, slots = k[stored], slots[stored]
+    T, WIDTH = k.shape
+    append_kernel[(T,)](k, cache, slots, WIDTH, BLOCK=triton.next_power_of_2(WIDTH))
+
+
+# %% 8.4 | one wave alone
+def breaking_input():
+    """Arguments `(x, cos, sin)` on which rotate is wrong on some engine."""
+    angle = torch.rand(2, 64)
+    return torch.randn(2, 128), angle.cos(), angle.sin()
+
+
+cause = "partner-of-another-wave"
+
+
+@triton.jit
+def rotate_kernel(x_ptr, cos_ptr, sin_ptr, D: tl.constexpr):
+    """One program, one row."""
+    row = tl.program_id(0).to(tl.int64)
+    d = tl.arange(0, D)
+    partner = (d + D // 2) % D
+    sign = tl.where(d < D // 2, -1.0, 1.0)
+    cos = tl.load(cos_ptr + row * (D // 2) + d % (D // 2))
+    sin = tl.load(sin_ptr + row * (D // 2) + d % (D // 2))
+    mine = tl.load(x_ptr + row * D + d)
+    other = tl.load(x_ptr + row * D + partner)
+    tl.store(x_ptr + row * D + d, mine * cos + sign * other * sin)
+
+
+def rotate(x, cos, sin):
+    M, D = x.shape
+    rotate_kernel[(M,)](x, cos, sin, D=D, num_warps=1)
+
+
+# %% 8.4 | a barrier between
+def breaking_input():
+    """Arguments `(x, cos, sin)` on which rotate is wrong on some engine."""
+    angle = torch.rand(2, 64)
+    return torch.randn(2, 128), angle.cos(), angle.sin()
+
+
+cause = "partner-of-another-wave"
+
+
+@triton.jit
+def rotate_kernel(x_ptr, cos_ptr, sin_ptr, D: tl.constexpr):
+    """One program, one row."""
+    row = tl.program_id(0).to(tl.int64)
+    d = tl.arange(0, D)
+    partner = (d + D // 2) % D
+    sign = tl.where(d < D // 2, -1.0, 1.0)
+    cos = tl.load(cos_ptr + row * (D // 2) + d % (D // 2))
+    sin = tl.load(sin_ptr + row * (D // 2) + d % (D // 2))
+    mine = tl.load(x_ptr + row * D + d)
+    other = tl.load(x_ptr + row * D + partner)
+    tl.debug_barrier()
+    tl.store(x_ptr + row * D + d, mine * cos + sign * other * sin)
+
+
+def rotate(x, cos, sin):
+    M, D = x.shape
+    rotate_kernel[(M,)](x, cos, sin, D=D, num_warps=4)
+
+
+# %% 8.4 | halves split in registers
+def breaking_input():
+    """Arguments `(x, cos, sin)` on which rotate is wrong on some engine."""
+    angle = torch.rand(2, 64)
+    return torch.randn(2, 128), angle.cos(), angle.sin()
+
+
+cause = "partner-of-another-wave"
+
+
+@triton.jit
+def rotate_kernel(x_ptr, cos_ptr, sin_ptr, D: tl.constexpr):
+    """One program, one row."""
+    row = tl.program_id(0).to(tl.int64)
+    i = tl.arange(0, D // 2)
+    cos = tl.load(cos_ptr + row * (D // 2) + i)
+    sin = tl.load(sin_ptr + row * (D // 2) + i)
+    places = x_ptr + row * D + i[:, None] + (D // 2) * tl.arange(0, 2)[None, :]
+    a, b = tl.split(tl.load(places))
+    tl.store(places, tl.join(a * cos - b * sin, b * cos + a * sin))
+
+
+def rotate(x, cos, sin):
+    M, D = x.shape
+    rotate_kernel[(M,)](x, cos, sin, D=D, num_warps=4)
+
+
+# %% 8.5 | blocks of 4096 in a loop
+def breaking_target():
+    """A pair, such as ("gfx1100", 1000): an architecture, and an N for which the launch of row_amax fails there."""
+    return "gfx942", 40_000
+
+
+cause = "too-many-threads"
+
+
+@triton.jit
+def amax_kernel(x_ptr, out_ptr, N, BLOCK: tl.constexpr):
+    """One program, one row."""
+    row = tl.program_id(0).to(tl.int64)
+    top = tl.zeros((BLOCK,), tl.float32)
+    for start in range(0, N, BLOCK):
+        cols = start + tl.arange(0, BLOCK)
+        top = tl.maximum(top, tl.abs(tl.load(x_ptr + row * N + cols, mask=cols < N, other=0.0)))
+    tl.store(out_ptr + row, tl.max(top, axis=0))
+
+
+def warps_for(block):
+    return 4
+
+
+def row_amax(x):
+    M, N = x.shape
+    out = torch.empty((M,), dtype=torch.float32, device=x.device)
+    block = min(triton.next_power_of_2(N), 4096)
+    amax_kernel[(M,)](x, out, N, BLOCK=block, num_warps=warps_for(block))
+    return out
+
+
+# %% 8.6 | blocks of 2048, four waves
+def breaking_target():
+    """A pair, such as ("gfx1100", 1000): an architecture, and an N for which scale_rows spills there."""
+    return "gfx1201", 65_536
+
+
+cause = "block-too-large"
+
+
+@triton.jit
+def scale_kernel(x_ptr, y_ptr, N, BLOCK: tl.constexpr):
+    """One program, one row."""
+    row = tl.program_id(0).to(tl.int64)
+    squares = tl.zeros((BLOCK,), tl.float32)
+    for start in range(0, N, BLOCK):
+        cols = start + tl.arange(0, BLOCK)
+        x = tl.load(x_ptr + row * N + cols, mask=cols < N, other=0.0)
+        squares += x * x
+    scale = tl.rsqrt(tl.sum(squares, axis=0) / N + 1e-6)
+    for start in range(0, N, BLOCK):
+        cols = start + tl.arange(0, BLOCK)
+        x = tl.load(x_ptr + row * N + cols, mask=cols < N, other=0.0)
+        tl.store(y_ptr + row * N + cols, x * scale, mask=cols < N)
+
+
+def scale_rows(x):
+    M, N = x.shape
+    y = torch.empty_like(x)
+    scale_kernel[(M,)](x, y, N, BLOCK=min(triton.next_power_of_2(N), 2048), num_warps=4)
+    return y
+
+
+# %% 8.7 | a choice in place of a maximum
+def breaking_input():
+    """Arguments `(x,)` on which quantise is wrong."""
+    x = torch.randn(3, 100)
+    x[1] = 0.0
+    return (x,)
+
+
+cause = "zero-by-zero"
+
+
+@triton.jit
+def quantise_kernel(x_ptr, q_ptr, scale_ptr, N, FP8_MAX: tl.constexpr, BLOCK: tl.constexpr):
+    """One program, one row."""
+    row = tl.program_id(0).to(tl.int64)
+    cols = tl.arange(0, BLOCK)
+    mask = cols < N
+    x = tl.load(x_ptr + row * N + cols, mask=mask, other=0.0)
+    amax = tl.max(tl.abs(x), axis=0)
+    scale = tl.where(amax < 1e-10, 1e-10, amax) / FP8_MAX
+    q = tl.clamp(x / scale, -FP8_MAX, FP8_MAX, propagate_nan=tl.PropagateNan.ALL)
+    tl.store(q_ptr + row * N + cols, q.to(q_ptr.dtype.element_ty), mask=mask)
+    tl.store(scale_ptr + row, scale)
+
+
+def quantise(x):
+    M, N = x.shape
+    q = torch.empty((M, N), dtype=torch.float8_e4m3fn, device=x.device)
+    scale = torch.empty((M,), dtype=torch.float32, device=x.device)
+    quantise_kernel[(M,)](x, q, scale, N, FP8_MAX=448.0, BLOCK=triton.next_power_of_2(N))
+    return q, scale
+
+
+# %% 8.8 | one program a head
+def breaking_input():
+    """Arguments `(x, gain)` on which scale_heads is wrong."""
+    return torch.randn(2, 40, 16), torch.randn(40)
+
+
+cause = "heads-not-masked"
+
+
+@triton.jit
+def scale_heads_kernel(x_ptr, gain_ptr, y_ptr, H, D: tl.constexpr, BLOCK_H: tl.constexpr):
+    """One program, all heads of one token."""
+    token, h = tl.program_id(0).to(tl.int64), tl.program_id(1)
+    offs = (token * H + h) * D + tl.arange(0, D)
+    tl.store(y_ptr + offs, tl.load(x_ptr + offs) * tl.load(gain_ptr + h))
+
+
+def scale_heads(x, gain):
+    T, H, D = x.shape
+    y = torch.empty_like(x)
+    scale_heads_kernel[(T, H)](x, gain, y, H, D=D, BLOCK_H=1, num_warps=1)
+    return y
+
+
+# %% 8.9 | the columns wide from the beginning
+def breaking_input():
+    """Arguments `(x, first_row)` on which flat_argmax is wrong."""
+    return torch.randn(2, 4096), 600_000
+
+
+cause = "int32-product"
+
+
+@triton.jit
+def flat_argmax_kernel(x_ptr, out_ptr, first_row, N, BLOCK: tl.constexpr):
+    """One program, one row."""
+    row = tl.program_id(0)
+    cols = tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + row.to(tl.int64) * N + cols, mask=cols < N, other=-float("inf"))
+    best = tl.argmax(x, axis=0)
+    index = tl.cast(N, tl.int64) * (first_row + row) + best
+    tl.store(out_ptr + row, index)
+
+
+def flat_argmax(x, first_row):
+    M, N = x.shape
+    out = torch.empty((M,), dtype=torch.int64, device=x.device)
+    flat_argmax_kernel[(M,)](x, out, first_row, N, BLOCK=triton.next_power_of_2(N))
+    return out
+
+
+# %% 8.10 | shorter pieces of k, as many stages
+def breaking_target():
+    """A pair, such as ("gfx1100", 64): an architecture, and an N for which the launch of square_matmul fails there."""
+    return "gfx942", 256
+
+
+cause = "too-much-lds"
+
+
+@triton.jit
+def matmul_kernel(a_ptr, b_ptr, c_ptr, N, BLOCK: tl.constexpr, BLOCK_K: tl.constexpr):
+    """One program, one tile of c."""
+    rows = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    cols = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    acc = tl.zeros((BLOCK, BLOCK), tl.float32)
+    for start in range(0, N, BLOCK_K):
+        k = start + tl.arange(0, BLOCK_K)
+        a = tl.load(a_ptr + rows[:, None] * N + k[None, :], mask=(rows < N)[:, None] & (k < N)[None, :], other=0.0)
+        b = tl.load(b_ptr + k[:, None] * N + cols[None, :], mask=(k < N)[:, None] & (cols < N)[None, :], other=0.0)
+        acc = tl.dot(a, b, acc)
+    mask = (rows < N)[:, None] & (cols < N)[None, :]
+    tl.store(c_ptr + rows[:, None] * N + cols[None, :], acc.to(c_ptr.dtype.element_ty), mask=mask)
+
+
+def square_matmul(a, b):
+    N = a.shape[0]
+    c = torch.empty((N, N), dtype=a.dtype, device=a.device)
+    tile = {"BLOCK": 32, "BLOCK_K": 32} if N <= 64 else {"BLOCK": 128, "BLOCK_K": 32, "num_stages": 4}
+    blocks = triton.cdiv(N, tile["BLOCK"])
+    matmul_kernel[(blocks, blocks)](a, b, c, N, **tile, num_warps=8)
+    return c
+
+
+# %% 8.11 | a sum for each block
+def breaking_input():
+    """Arguments `(x,)` on which row_sum is wrong."""
+    return (torch.ones(1, 1_000_000, dtype=torch.bfloat16),)
+
+
+cause = "narrow-accumulator"
+
+
+@triton.jit
+def row_sum_kernel(x_ptr, out_ptr, N, BLOCK: tl.constexpr):
+    """One program, one row, block by block."""
+    row = tl.program_id(0).to(tl.int64)
+    total = 0.0
+    for start in range(0, N, BLOCK):
+        cols = start + tl.arange(0, BLOCK)
+        total += tl.sum(tl.load(x_ptr + row * N + cols, mask=cols < N, other=0.0).to(tl.float32), axis=0)
+    tl.store(out_ptr + row, total)
+
+
+def row_sum(x):
+    M, N = x.shape
+    out = torch.empty((M,), dtype=torch.float32, device=x.device)
+    row_sum_kernel[(M,)](x, out, N, BLOCK=2048)
+    return out
+
+
+# %% 8.12 | tl.softmax by hand with powers of two
+def breaking_input():
+    """Arguments `(x,)` on which softmax is wrong."""
+    return (100.0 * torch.randn(2, 30),)
+
+
+cause = "no-maximum"
+
+
+@triton.jit
+def softmax_kernel(x_ptr, y_ptr, N, BLOCK: tl.constexpr):
+    """One program, one row."""
+    row = tl.program_id(0).to(tl.int64)
+    cols = tl.arange(0, BLOCK)
+    mask = cols < N
+    x = tl.load(x_ptr + row * N + cols, mask=mask, other=-float("inf"))
+    power = tl.exp2((x - tl.max(x, axis=0)) * 1.4426950408889634)
+    tl.store(y_ptr + row * N + cols, power / tl.sum(power, axis=0), mask=mask)
+
+
+def softmax(x):
+    M, N = x.shape
+    y = torch.empty_like(x)
+    softmax_kernel[(M,)](x, y, N, BLOCK=triton.next_power_of_2(N))
+    return y
