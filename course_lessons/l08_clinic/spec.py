@@ -656,7 +656,6 @@ HEADS = Exercise(
             ),
         ),
         price=_heads(4, 40, 16),
-        factor=3.0,
         refuse=_refused_heads,
     ),
 )
@@ -846,6 +845,7 @@ ROW_SUM = Exercise(
             ),
         ),
         price=_bf16(lambda g: torch.rand((1, 50_000), generator=g)),
+        factor=3.0,
     ),
 )
 
