@@ -11,10 +11,10 @@ PYTEST := $(BIN)/python -m pytest -q
 NBVAL := $(PYTEST) --nbval -n 2 --dist loadfile
 LAB := $(BIN)/jupyter lab --ServerApp.root_dir="$(CURDIR)" --LabApp.default_url=/lab/tree/work/notebooks/00_start_here.ipynb
 export TORCH ROCM
-test test-full test-simulator: export OMP_NUM_THREADS = 1  # pytest-xdist has a process for each core already
+test test-full test-simulator test-workshop: export OMP_NUM_THREADS = 1  # pytest-xdist has a process for each core already
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lab update test test-full test-simulator test-browser test-gpu bench compat lessons lint clean
+.PHONY: help setup lab update test test-full test-simulator test-workshop test-browser test-gpu bench compat lessons lint clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
@@ -45,6 +45,11 @@ test-full: test  ## also the slow tests
 test-simulator: setup  ## every kernel on every simulated GPU: errors, speed; minutes
 	$(PYTEST) -n 2 -m "slow or not slow" tests/gfxlab/simulator
 	$(BIN)/python -m course_lab.bench.survey
+
+test-workshop: setup  ## a class: hostile submissions, kills, throughput, a cluster, nbgrader; needs bubblewrap
+	$(BIN)/python -m pip install --quiet "distributed>=2024.8"
+	@test -x build/nbgrader/bin/nbgrader || scripts/nbgrader.sh $(BIN)/python build/nbgrader
+	$(PYTEST) -n 2 --dist loadfile -m "slow or not slow" tests/lab/classroom
 
 test-browser: setup  ## the course in a browser; needs Debian's chromium, screenshots in build/screenshots
 	$(BIN)/python -m pip install --quiet playwright

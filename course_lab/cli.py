@@ -147,6 +147,12 @@ def grade(
     ] = None,
     jobs: Annotated[int | None, typer.Option("--jobs", "-j", min=1, help="Graders at once; none: one a core.")] = None,
     unsafe: Annotated[bool, typer.Option("--unsafe", help="Grade without a sandbox.")] = False,
+    scheduler: Annotated[
+        str | None, typer.Option(help="Grade on the workers of a Dask scheduler.", metavar="tcp://HOST:PORT")
+    ] = None,
+    tls: Annotated[
+        tuple[str, str, str] | None, typer.Option(help="Authority, certificate and key, for a scheduler at tls://.")
+    ] = None,
 ) -> None:
     """Grade a class: every submission in a sandbox of its own, on cases that nobody has seen."""
     from course_lab.classroom import run
@@ -154,10 +160,41 @@ def grade(
     if unsafe:
         print(run.UNSAFE, file=sys.stderr)
     try:
-        print(run.grade_class(submissions, out, seed=seed, exercises=exercise or (), jobs=jobs, unsafe=unsafe))
+        how = {"seed": seed, "exercises": exercise or (), "jobs": jobs, "unsafe": unsafe}
+        print(run.grade_class(submissions, out, **how, scheduler=scheduler, tls=tls))
     except KeyboardInterrupt:
         print(f"course: stopped. The same command goes on with what is left, in {out}.", file=sys.stderr)
         raise typer.Exit(130) from None
+
+
+@app.command()
+def league(
+    results: Annotated[Path | None, typer.Argument(help="Results of `course grade`; none: your own attempts.")] = None,
+    exercise: Annotated[
+        list[str] | None, typer.Option("--exercise", "-e", help="2.1, or 2 for a lesson; may be repeated.")
+    ] = None,
+    jobs: Annotated[
+        int | None, typer.Option("--jobs", "-j", min=1, help="Sandboxes at once; none: one a core.")
+    ] = None,
+) -> None:
+    """Rank right answers by what they cost a simulated MI300X: instructions, bytes, cache lines."""
+    from course_lab.classroom import league, run
+
+    chosen = run.numbers(exercise or ())
+    print(league.of_class(results, chosen, jobs or run.cores()) if results else league.of_oneself(chosen))
+
+
+@app.command()
+def nbgrader(
+    lesson: Annotated[str, typer.Argument(help="A lesson, such as 2 or 02_rmsnorm.")],
+    out: Annotated[Path, typer.Option(help="The notebook to write, such as source/ps2/02_rmsnorm.ipynb.")],
+) -> None:
+    """Write a lesson's exercises as nbgrader's instructor version: solutions marked, a graded cell after each."""
+    from course_lab.authoring import lessons
+    from course_lab.classroom import nbgrader
+
+    found = lessons.lesson(lesson.zfill(2) if lesson.isdigit() else lesson)
+    print(f"{nbgrader.convert(found, out)} exercises in {out}; `nbgrader generate_assignment` goes on from here.")
 
 
 @app.command()

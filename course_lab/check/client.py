@@ -56,8 +56,8 @@ class Attempt:
 
 
 @contextlib.contextmanager
-def answers_run_by(run: Run) -> Iterator[None]:
-    """Inside the block, what a learner wrote is run by `run`, which takes what `sandbox.run` takes.
+def answers_run_by(run: Run | None) -> Iterator[None]:
+    """Inside the block, what a learner wrote is run by `run`, which takes what `sandbox.run` takes; None: as ever.
 
     The author's own code (known mistakes) stays with `sandbox.run`: it must not come where a learner's code is.
     """
@@ -139,6 +139,11 @@ def built(job: Job, arch: str, *, time_limit: float, trusted: bool = False) -> t
     outcome = _run(f"{_EXAMINED}:built", job, {"arch": arch}, time_limit, MEMORY, trusted=trusted)
     value = outcome.value if outcome.status == "ok" else None
     return (clean(str(value["refused"])), int(value["spills"])) if value else None
+
+
+def run_answer(function: str, job: Job, more: dict[str, Any], *, time_limit: float) -> Outcome:
+    """Run `function` ("module:name") of ours on an answer, where answers are run; `more` joins the job's payload."""
+    return _run(function, job, more, time_limit, MEMORY)
 
 
 def _run(

@@ -280,10 +280,21 @@ def _command(hidden: tuple[Path, ...], limits: Limits, program: tuple[str, ...] 
     if not as_root:
         return inner
     user = str(random.randint(1 << 20, 1 << 30))
-    outer = ["bwrap", "--die-with-parent", *_shown(hidden), "--dev-bind", "/dev", "/dev", "--bind", "/proc", "/proc"]
+    outer = [
+        "bwrap",
+        "--unshare-pid",
+        "--die-with-parent",
+        *_shown(hidden),
+        "--dev-bind",
+        "/dev",
+        "/dev",
+        "--bind",
+        "/proc",
+        "/proc",
+    ]
     outer += ["--perms", "1777", "--tmpfs", "/tmp", "--"]
     drop = ["setpriv", "--reuid", user, "--regid", user, "--clear-groups", "--no-new-privs", "--inh-caps=-all"]
-    return [*outer, *drop, "--bounding-set=-all", "--pdeathsig", "KILL", "--", *inner]
+    return [*outer, *drop, "--bounding-set=-all", "--", *inner]
 
 
 def _environment() -> dict[str, str]:

@@ -239,10 +239,12 @@ def _kill_everything_else() -> None:
 
 
 def _empty_folders() -> None:
+    """What cannot be removed (folders nested by the thousand) stays, and counts against the next job's room."""
     for folder in _WRITABLE:
         for entry in list(os.scandir(folder)):
             if entry.is_dir(follow_symlinks=False):
-                shutil.rmtree(entry.path, ignore_errors=True)
+                with suppress(RecursionError):
+                    shutil.rmtree(entry.path, ignore_errors=True)
             else:
                 with suppress(OSError):
                     os.unlink(entry.path)

@@ -6,6 +6,7 @@ a fresh one, so memory stays flat.  The learner's code is in none of them: it is
 
 from __future__ import annotations
 
+import ctypes
 import multiprocessing
 import os
 import signal
@@ -24,6 +25,7 @@ from course_lab.classroom.verdicts import Assignment, bound_memory, given_up, gr
 _LIFETIME = 40  # submissions, after which a process is replaced
 _PATIENCE = 900.0  # seconds that one exercise may take, known mistakes and all
 _MOST_LOST = 100
+_PR_SET_PDEATHSIG = 1
 _context = multiprocessing.get_context("fork")
 
 
@@ -166,7 +168,10 @@ class _Worker:
 
 def _serve(pipe: connection.Connection, other: connection.Connection, assignment: Assignment, parent: int) -> None:
     other.close()
-    _die_with(parent)
+    die_with_parent()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if os.getppid() != parent:
+        os._exit(1)
     bound_memory()
     with suppress(EOFError, OSError):
         while True:
@@ -181,11 +186,6 @@ def _serve(pipe: connection.Connection, other: connection.Connection, assignment
             pipe.send(("result", result))
 
 
-def _die_with(parent: int) -> None:
+def die_with_parent() -> None:
     """A grader that lost its master must not go on: its sandboxes end with it."""
-    import ctypes
-
-    ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)  # PR_SET_PDEATHSIG
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    if os.getppid() != parent:
-        os._exit(1)
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)

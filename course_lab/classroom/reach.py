@@ -20,7 +20,7 @@ _IMPORTS = {
     "torch", "torch.nn", "torch.nn.functional", "triton", "triton.language", "triton.language.extra",
     "triton.language.extra.libdevice", "triton.language.math", "math", "cmath", "typing", "functools", "itertools",
     "dataclasses", "collections", "collections.abc", "enum", "operator", "numbers", "fractions", "decimal",
-    "statistics", "contextlib", "__future__", "string", "textwrap", "numpy", "pytest",
+    "statistics", "torch.testing", "contextlib", "__future__", "string", "textwrap", "numpy", "pytest",
 }  # fmt: skip
 _CALLS = {
     "eval", "exec", "compile", "open", "globals", "locals", "vars", "__import__", "setattr", "delattr", "breakpoint",

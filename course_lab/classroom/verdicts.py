@@ -25,7 +25,6 @@ from course_lab.check.report import Report
 from course_lab.classroom import reach, spent
 from course_lab.classroom.bubble import Bubble, NoSandbox
 from course_lab.classroom.submissions import Found, Submission
-from gfxlab import sandbox
 
 FORMAT = 1
 STATUSES = ("passed", "held", "failed", "not-attempted", "missing", "unreadable")
@@ -58,16 +57,29 @@ def grade_submission(
     """
     started, cpu = time.monotonic(), _cpu()
     verdicts: dict[str, dict[str, Any]] = {}
-    with Bubble(tuple(map(Path, assignment.hidden))) as box:
-        run = sandbox.run if assignment.unsafe else box.run
-        with client.answers_run_by(run):
-            for number in assignment.exercises:
-                verdict = (known or {}).get(number)
-                if verdict is None:
-                    tell(number, None)
-                    verdict = _verdict(number, submission.answers.get(number), assignment.seed)
-                    tell(number, verdict)
-                verdicts[number] = verdict
+    box = Bubble(tuple(map(Path, assignment.hidden)))
+    with box, client.answers_run_by(None if assignment.unsafe else box.run):
+        for number in assignment.exercises:
+            verdict = (known or {}).get(number)
+            if verdict is None:
+                tell(number, None)
+                verdict = _verdict(number, submission.answers.get(number), assignment.seed)
+                tell(number, verdict)
+            verdicts[number] = verdict
+    used = {"seconds": round(time.monotonic() - started, 3), "cpu_seconds": round(_cpu() - cpu, 3)}
+    return _stored(submission, assignment, verdicts) | used
+
+
+def abandoned(submission: Submission, assignment: Assignment, why: str) -> dict[str, Any]:
+    """What is stored of a submission that nobody could grade; `why` without a full stop."""
+    verdicts = {
+        number: given_up(number, why) if number in submission.answers else _verdict(number, None, "")
+        for number in assignment.exercises
+    }
+    return _stored(submission, assignment, verdicts)
+
+
+def _stored(submission: Submission, assignment: Assignment, verdicts: dict[str, dict[str, Any]]) -> dict[str, Any]:
     return {
         "format": FORMAT,
         "learner": submission.learner,
@@ -77,8 +89,8 @@ def grade_submission(
         "torch": torch.__version__,
         "triton": triton.__version__,
         "graded": datetime.now(UTC).isoformat(timespec="seconds"),
-        "seconds": round(time.monotonic() - started, 3),
-        "cpu_seconds": round(_cpu() - cpu, 3),
+        "seconds": 0.0,
+        "cpu_seconds": 0.0,
         "problems": list(submission.problems),
         "minutes": spent.minutes(submission.progress),
         "exercises": verdicts,
