@@ -47,7 +47,7 @@ class Strided:
 
     def exists(self) -> np.ndarray:
         """For each place from the first element to the last, whether an element is there; bool [span]."""
-        real = torch.zeros(self.span, dtype=torch.bool)
+        real = torch.zeros(self.span, dtype=torch.bool, device="cpu")
         torch.as_strided(real, self.shape, self.stride).fill_(True)
         return real.numpy()
 

@@ -82,7 +82,7 @@ class Driver:
         return _untimed
 
     def get_empty_cache_for_benchmark(self) -> torch.Tensor:
-        return torch.zeros(1)
+        return torch.zeros(1, device="cpu")
 
     def clear_cache(self, cache: torch.Tensor) -> None: ...
 
@@ -93,7 +93,7 @@ class Driver:
         return args
 
     def allocate_default_profile_scratch(self, size: int, alignment: int, stream: int) -> torch.Tensor:
-        return torch.zeros(size, dtype=torch.int8)
+        return torch.zeros(size, dtype=torch.int8, device="cpu")
 
 
 def capability(arch: str) -> tuple[int, int]:

@@ -41,6 +41,7 @@ def _answers(arch: str) -> list[tuple[Any, str, Any]]:
         (torch, "Generator", generators.Generator),
         (torch, "compile", _eager),
         (torch.storage, "_to", memory.moved),
+        (torch.UntypedStorage, "__new__", staticmethod(memory.made_storage)),
         (torch.Tensor, "pin_memory", memory.pin),
         (torch.Tensor, "is_pinned", memory.is_pinned),
         (torch.Tensor, "record_stream", lambda tensor, stream: None),

@@ -26,6 +26,10 @@ _MIXED |= {"aten::_pack_padded_sequence", "aten::_ctc_loss", "aten::repeat_inter
 _EMPTY = {f"aten::{name}" for name in ("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided")}
 _EXPENSIVE = {f"aten::{name}" for name in ("mm", "bmm", "addmm", "baddbmm", "convolution", "convolution_backward")}
 
+# Sums over many rows, which the CPU adds up in 16 bits and a card in 32.
+_IN_FLOAT = {f"aten::{name}_backward" for name in ("native_layer_norm", "native_group_norm", "native_batch_norm")}
+_IN_FLOAT |= {"aten::embedding_dense_backward"}
+
 # True where results do not matter: what is expensive is left undone.
 only_counting: ContextVar[bool] = ContextVar("only_counting", default=False)
 
@@ -84,7 +88,7 @@ def _on_device(op: Any, *args: Any, **kwargs: Any) -> Any:
     except RuntimeError as error:
         if "resize storage that is not resizable" not in str(error):
             raise
-        return call.run(lambda out: torch.empty(0, dtype=out.dtype))
+        return call.run(lambda out: torch.empty(0, dtype=out.dtype, device="cpu"))
 
 
 class _Call:
@@ -144,7 +148,7 @@ class _Call:
         args = [down(value, self.parameters[names[i]]) for i, value in enumerate(self.args)]
         kwargs = {name: down(value, self.parameters[name]) for name, value in self.kwargs.items()}
         with generators.drawing(self.op, kwargs):
-            result = self.op(*args, **kwargs)
+            result = _in_float(self.op, args, kwargs) if self.name in _IN_FLOAT else self.op(*args, **kwargs)
         for tensor, device in here.values():
             _follow(tensor, device)
         for name, parameter in self.parameters.items():
@@ -176,11 +180,21 @@ class _Call:
         """Results with the right sizes and no content."""
         meta = [_map(value, lambda tensor: tensor.to("meta")) for value in self.args]
         kwargs = {name: _map(value, lambda tensor: tensor.to("meta")) for name, value in self.kwargs.items()}
+        kwargs |= {"device": torch.device("meta")} if "device" in kwargs else {}
         result = self.op(*meta, **kwargs)
         outs = [self.given[name] for name, parameter in self.parameters.items() if parameter.is_out]
         if outs:
             return outs[0] if len(outs) == 1 else tuple(outs)
         return _map(result, lambda tensor: memory.lend(torch.zeros_like(tensor, device="cpu")))
+
+
+def _in_float(op: Any, args: list, kwargs: dict[str, Any]) -> Any:
+    """The operation computed in float32; results are of the first argument's dtype."""
+    narrow = args[0].dtype
+    if narrow not in (torch.float16, torch.bfloat16):
+        return op(*args, **kwargs)
+    result = op(*(_map(value, lambda t: t.float() if t.is_floating_point() else t) for value in args), **kwargs)
+    return _map(result, lambda tensor: tensor.to(narrow))
 
 
 def _own(result: torch.Tensor) -> torch.Tensor:
@@ -214,6 +228,4 @@ def _map(value: Any, function: Callable[[torch.Tensor], torch.Tensor]) -> Any:
         return function(value)
     if isinstance(value, list | tuple):
         return type(value)(_map(item, function) for item in value)
-    if isinstance(value, torch.device):
-        return torch.device("meta")
     return value

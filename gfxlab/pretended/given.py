@@ -41,4 +41,4 @@ def _at(address: int, name: str) -> torch.Tensor:
     storage = memory.storage_at(address)
     if storage is None:
         raise ValueError(f"{name} is the address {address:#x}, where no tensor of the GPU lies")
-    return torch.empty(0, dtype=torch.uint8).set_(storage)[address - storage.data_ptr() :]
+    return torch.empty(0, dtype=torch.uint8, device="cpu").set_(storage)[address - storage.data_ptr() :]

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from typing import Any
 
+import torch
 import triton.testing
 
 from gfxlab import hardware
@@ -70,14 +71,15 @@ def pretend(
 
     def run(launch: Launch, compiled: Compiled, values: list[Value]) -> None:
         counts = counting.measuring()
-        if counts is not None:
-            counts.append(_sampled(compiled, launch.grid, values))
-            return
-        token = _launch.set(launch)
-        try:
-            (seen or warn)(by(compiled, launch.grid, values, **options))
-        finally:
-            _launch.reset(token)
+        with torch.device("cpu"):  # whatever the default device of the script is
+            if counts is not None:
+                counts.append(_sampled(compiled, launch.grid, values))
+                return
+            token = _launch.set(launch)
+            try:
+                (seen or warn)(by(compiled, launch.grid, values, **options))
+            finally:
+                _launch.reset(token)
 
     with (
         dual_mode.cpu_launches_by(_bound(arch, run)) if cpu_tensors else dual_mode.launches_by_triton(),

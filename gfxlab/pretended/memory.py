@@ -27,7 +27,7 @@ def lend(result: torch.Tensor) -> torch.Tensor:
     if result.layout != torch.strided or result.is_nested:
         raise CannotPretend(f"a tensor of layout {result.layout} cannot be pretended, only dense ones")
     storage = result.untyped_storage()
-    whole = _handed_over(torch.empty(0, dtype=torch.uint8).set_(storage))
+    whole = _handed_over(torch.empty(0, dtype=torch.uint8, device="cpu").set_(storage))
     if storage.nbytes():
         _remember(storage)
     return _shaped(whole, result)
@@ -42,7 +42,9 @@ def alias(source: torch.Tensor, result: torch.Tensor) -> torch.Tensor:
 def host(tensor: torch.Tensor) -> torch.Tensor:
     """A CPU tensor over the same bytes as a tensor on the device."""
     found = host_storage(tensor.untyped_storage())
-    return torch.empty(0, dtype=tensor.dtype).set_(found, tensor.storage_offset(), tensor.size(), tensor.stride())
+    return torch.empty(0, dtype=tensor.dtype, device="cpu").set_(
+        found, tensor.storage_offset(), tensor.size(), tensor.stride()
+    )
 
 
 def host_storage(storage: torch.UntypedStorage) -> torch.UntypedStorage:
@@ -57,15 +59,32 @@ def moved(storage: torch.UntypedStorage, device: torch.device, non_blocking: boo
         return storage
     if "cuda" not in (storage.device.type, device.type):
         return torch._utils._to(storage, device, non_blocking)
-    content = torch.empty(0, dtype=torch.uint8).set_(host_storage(storage) if storage.is_cuda else storage).clone()
+    content = (
+        torch.empty(0, dtype=torch.uint8, device="cpu")
+        .set_(host_storage(storage) if storage.is_cuda else storage)
+        .clone()
+    )
     return (lend(content) if device.type == "cuda" else content).untyped_storage()
+
+
+def made_storage(kind: type, *args: object, device: object = None, **options: object) -> torch.UntypedStorage:
+    """torch.UntypedStorage(...), also on the device: what copying, pickling and loading of tensors ask for."""
+    if device is None or torch.device(device).type != "cuda":
+        options |= {} if device is None else {"device": device}
+        return _new_storage(kind, *args, **options)
+    return lend(torch.empty(0, dtype=torch.uint8, device="cpu").set_(_new_storage(kind, *args))).untyped_storage()
+
+
+_new_storage = torch.UntypedStorage.__new__
 
 
 def fixed_host(tensor: torch.Tensor) -> torch.Tensor:
     """As `host`, but PyTorch refuses to make the storage larger: the device's tensor would not follow."""
     storage = tensor.untyped_storage()
     bytes_ = torch._C._construct_storage_from_data_pointer(storage.data_ptr(), torch.device("cpu"), storage.nbytes())
-    return torch.empty(0, dtype=tensor.dtype).set_(bytes_, tensor.storage_offset(), tensor.size(), tensor.stride())
+    return torch.empty(0, dtype=tensor.dtype, device="cpu").set_(
+        bytes_, tensor.storage_offset(), tensor.size(), tensor.stride()
+    )
 
 
 def storage_at(address: int) -> torch.UntypedStorage | None:
@@ -85,7 +104,7 @@ def around(address: int) -> tuple[int, np.ndarray] | None:
     storage = storage_at(address)
     if storage is None:
         return None
-    return storage.data_ptr(), torch.empty(0, dtype=torch.uint8).set_(storage).numpy()
+    return storage.data_ptr(), torch.empty(0, dtype=torch.uint8, device="cpu").set_(storage).numpy()
 
 
 _MISSING = object()

@@ -1,7 +1,9 @@
 """Code written for a GPU, unmodified, on a GPU that is pretended; and how Triton's tests are drawn and judged."""
 
+import copy
 import json
 import math
+import pickle
 import re
 import subprocess
 import sys
@@ -185,6 +187,28 @@ def test_what_was_saved_on_the_device_is_loaded_on_it(gpu, tmp_path):
     torch.save({"x": torch.ones(3, device="cuda")}, tmp_path / "x")
     assert torch.load(tmp_path / "x")["x"].is_cuda
     assert not torch.load(tmp_path / "x", map_location="cpu")["x"].is_cuda
+
+
+def test_a_copy_and_a_default_device_keep_to_the_device(gpu, tmp_path):
+    x = torch.arange(6.0, device="cuda").view(2, 3).t()
+    for again in (copy.deepcopy(x), pickle.loads(pickle.dumps(x))):
+        assert again.is_cuda and torch.equal(again, x) and again.data_ptr() != x.data_ptr()
+    torch.set_default_device("cuda")
+    try:
+        y = torch.ones(70)
+        assert y.is_cuda and _doubled(y).tolist() == [2] * 70
+        torch.save(y, tmp_path / "y")
+        assert torch.load(tmp_path / "y").is_cuda
+        double_kernel[(2,)](y, torch.empty_like(y), 70)  # tunes
+    finally:
+        torch.set_default_device(None)
+
+
+def test_gradients_of_a_norm_are_summed_in_32_bits_as_on_a_card(gpu):
+    weight, bias = (torch.rand(64, device="cuda").half().requires_grad_() for _ in range(2))
+    x, dy = (torch.randn(2000, 64, device="cuda").half() for _ in range(2))
+    torch.nn.functional.layer_norm(x, (64,), weight, bias).backward(dy)
+    torch.testing.assert_close(bias.grad.float(), dy.float().sum(0), rtol=1e-3, atol=0.05)
 
 
 def test_nothing_is_timed_but_counted(gpu, capsys):

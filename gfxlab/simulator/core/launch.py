@@ -190,7 +190,11 @@ def _together(program: Program, compiled: compiler.Compiled, calls: HostCalls | 
 def _lent(compiled: compiler.Compiled, grid: tuple[int, int, int]) -> list[Value]:
     """Global memory that the compiler asked for, behind the kernel's own arguments."""
     size = compiled.global_scratch * math.prod(grid)
-    return [Value("the kernel's scratch memory", "*i8", torch.zeros(size, dtype=torch.uint8))] if size else []
+    return (
+        [Value("the kernel's scratch memory", "*i8", torch.zeros(size, dtype=torch.uint8, device="cpu"))]
+        if size
+        else []
+    )
 
 
 # ---- the state in which a wave begins --------------------------------------------------------------------------------

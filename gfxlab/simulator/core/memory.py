@@ -187,7 +187,7 @@ class GlobalMemory:
         storage = tensor.untyped_storage()
         region = self._by_storage.get(storage.data_ptr())
         if region is None:
-            data = torch.empty(0, dtype=torch.uint8).set_(storage).numpy()
+            data = torch.empty(0, dtype=torch.uint8, device="cpu").set_(storage).numpy()
             region = self._by_storage[storage.data_ptr()] = self._add(data, storage.data_ptr() % 16)
         size = tensor.element_size()
         start = tensor.storage_offset() * size
