@@ -19,6 +19,7 @@ with _importing_kernels():
     from course_kernels.dropout import dropout_add
     from course_kernels.kv_cache import kv_cache_update, paged_kv_cache_update
     from course_kernels.layer_norm import add_layer_norm, layer_norm
+    from course_kernels.linear import linear
     from course_kernels.matmul import matmul
     from course_kernels.mla import mla_bmm_rope_cache
     from course_kernels.paged_attention import paged_decode_attention
@@ -46,6 +47,7 @@ __all__ = [
     "info",
     "kv_cache_update",
     "layer_norm",
+    "linear",
     "matmul",
     "mla_bmm_rope_cache",
     "modules",

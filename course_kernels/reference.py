@@ -237,6 +237,11 @@ def matmul(a: Tensor, b: Tensor, out_dtype: torch.dtype | None = None, activatio
     return activated(a.double() @ b.double(), activation).to(out_dtype or a.dtype)
 
 
+def linear(x: Tensor, weight: Tensor) -> Tensor:
+    """x @ weight.T, rounded once"""
+    return (x.double() @ weight.double().T).to(x.dtype)
+
+
 def topk(x: Tensor, k: int, largest: bool = True) -> tuple[Tensor, Tensor]:
     """The k largest, or smallest, elements of the last dimension and their indices: of equals the lowest index first"""
     values, indices = torch.sort(x, dim=-1, descending=largest, stable=True)

@@ -6,7 +6,7 @@ threads, so at most 16 or 32 warps.
 """
 
 from .attention import attention_backward_tiles, attention_tiles, paged_decode
-from .dots import dot_precision, dot_tiles, latents, matmul_tiles, sum_of_parts
+from .dots import dot_precision, dot_tiles, latents, matmul_tiles, sum_of_parts, weight_rows
 from .gpu import (
     VECTOR_BYTES,
     Gpu,
@@ -80,6 +80,7 @@ __all__ = [
     "tiles",
     "watched_by",
     "watcher",
+    "weight_rows",
     "whole_rows",
 ]
 

@@ -2,7 +2,7 @@
 
 import torch
 
-from .gpu import VECTOR_BYTES, Gpu, Launch, cdiv, gpu_of, next_power_of_2, sizes, warps
+from .gpu import LINE_BYTES, VECTOR_BYTES, Gpu, Launch, cdiv, gpu_of, next_power_of_2, sizes, warps
 
 
 def matmul_tiles(a: torch.Tensor, rows: int, cols: int, depth: int) -> Launch:
@@ -20,6 +20,25 @@ def matmul_tiles(a: torch.Tensor, rows: int, cols: int, depth: int) -> Launch:
     parts = min(cdiv((1 if gpu.is_nvidia else 4) * gpu.compute_units, programs), cdiv(depth, 256), sizes().max_parts)
     meta |= {"BLOCK_M": max(next_power_of_2(rows), 16), "BLOCK_N": block_n, "num_warps": warps(128, gpu)}
     return Launch((programs, parts), meta | ({"num_stages": 4} if gpu.is_nvidia else {}))
+
+
+def weight_rows(weight: torch.Tensor) -> Launch:
+    """Grid and parameters of a kernel that multiplies a weight (rows, depth) by one vector.
+
+    As many rows a program as leave one program to each compute unit.  AMD: a step of 256 bytes along the rows is 16
+    lanes' widest loads, so that a wave adds up its rows in four steps; with fewer than 16 rows x is loaded too often
+    (of a SmolLM2 token on gfx942, 13.6 million wave instructions instead of 8.4).  NVIDIA wants all loads of a program
+    under way at once, and more programs.
+    """
+    gpu, (rows, depth) = gpu_of(weight), weight.shape
+    most = sizes().weight_rows
+    candidates = [n for n in ((most, 16, 8, 4) if gpu.is_nvidia else (most, 16)) if n <= most]
+    block_n = next((n for n in candidates if cdiv(rows, n) >= gpu.compute_units), candidates[-1])
+    block_k = 1024 if gpu.is_nvidia else 2 * LINE_BYTES // weight.itemsize
+    block_k = min(block_k, next_power_of_2(depth))
+    threads = block_n * block_k * weight.itemsize // (2 * VECTOR_BYTES)
+    meta = {"BLOCK_N": block_n, "BLOCK_K": block_k, "num_warps": warps(min(threads, 256), gpu)}
+    return Launch((cdiv(rows, block_n),), meta)
 
 
 def sum_of_parts(c: torch.Tensor, parts: int) -> Launch:

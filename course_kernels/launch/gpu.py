@@ -37,6 +37,7 @@ class Sizes:
     dot_bytes: int = LINE_BYTES  # of a row of a matrix unit's operand at a time
     few_rows: int = 16  # of a product: a decoder's step; from there on every GPU has a matrix instruction
     few_rows_hopper: int = 64  # there as many as one instruction multiplies
+    weight_rows: int = 32  # of a program that multiplies a weight by one vector, at most
     max_parts: int = 32  # of a sum that several programs share: a second kernel holds them all
     dot_tiles: tuple[tuple[int, int, int], ...] | None = None  # BLOCK_M, BLOCK_N, threads; None: those of the GPU
     attention_tile: tuple[int, int, int, int] | None = None  # queries, keys, elements of a head, threads; as above

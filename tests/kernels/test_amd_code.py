@@ -17,7 +17,9 @@ pytestmark = pytest.mark.skipif(dual_mode.env_interpret(), reason="TRITON_INTERP
 rms_norm, layer_norm, vector_add = (
     importlib.import_module(f"course_kernels.{family}") for family in ("rms_norm", "layer_norm", "vector_add")
 )
-matmul, topk, conv2d = (importlib.import_module(f"course_kernels.{f}") for f in ("matmul", "topk", "conv2d"))
+matmul, linear, topk, conv2d = (
+    importlib.import_module(f"course_kernels.{f}") for f in ("matmul", "linear", "topk", "conv2d")
+)
 attention, paged_attention = (
     importlib.import_module(f"course_kernels.{family}") for family in ("attention", "paged_attention")
 )
@@ -313,6 +315,13 @@ def test_matmul_everywhere(recorded, size, dtype):
         for right in (a, a.t()):
             matmul.matmul_forward(left, right, dtype, "gelu", False)
     check_dots(recorded, dtype, aligned=size % 16 == 0)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=short)
+@pytest.mark.parametrize(("rows", "depth"), [(960, 576), (49152, 576), (576, 1536)])
+def test_matrix_vector(recorded, rows, depth, dtype):
+    linear.matrix_vector_forward(torch.empty(1, depth, dtype=dtype), torch.empty(rows, depth, dtype=dtype))
+    check_dots(recorded, dtype, only_tiles=False)  # a program stores one element a row
 
 
 def launch_attention(head_dim: int, dtype: torch.dtype, *, causal: bool, backward: bool, tokens: int = 4000) -> None:

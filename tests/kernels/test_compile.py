@@ -160,6 +160,7 @@ CASES = {
         lambda a, b: ck.matmul(a, b.t(), activation="relu", out_dtype=torch.bfloat16),
         lambda: (fixed(3, 4), fixed(5, 4)),
     ),
+    "linear": (ck.linear, lambda: (fixed(1, 8), fixed(5, 8))),
     "conv2d": (
         lambda x, weight, bias: ck.conv2d(x, weight, bias, padding=1, stride=(1, 2)),
         lambda: (fixed(1, 3, 4, 4).to(memory_format=torch.channels_last), fixed(2, 3, 3, 3), fixed(2)),
