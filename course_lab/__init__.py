@@ -26,7 +26,7 @@ from course_lab import moved
 
 # Functions by the module that holds them: imported when a lesson asks for them.
 _FUNCTIONS = {
-    "my_kernel": "course_lab.check.magics",
+    "my_kernel": "course_lab.check.mine",
     "patient": "course_lab.clinic",
     "progress": "course_lab.journal",
 }

@@ -7,7 +7,8 @@
 - `alike` running the known mistakes, where no rule explains the numbers
 - `instruments` how well a right answer does it, with `measured`, its half of the work in another child
 - `verdict`, `diagnosis`, `sentences`, `report`   comparing, explaining, showing
-- `magics`     `%%exercise`, `%hint`, `%solution`, `my_kernel`
+- `magics`     `%%exercise`, `%hint`, `%solution`
+- `mine`       `my_kernel`: the learner's own answers as functions
 """
 
 from course_lab.check.grading import grade

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import warnings
-from collections.abc import Callable
 from dataclasses import replace
 
 from IPython.core.error import UsageError
@@ -22,10 +20,13 @@ from course_lab.authoring import lessons, source
 from course_lab.authoring.exercise import Exercise
 from course_lab.check import above, answer, grading
 from course_lab.check.attempts import keep, since_last
+from course_lab.check.mine import my_kernel
 from course_lab.check.report import ExerciseFailed
 from course_lab.journal import history, record
 from course_lab.waiting import Waiting
 from gfxlab import sandbox
+
+__all__ = ["Note", "Stopped", "check_cell", "hint", "my_kernel", "register", "solution", "stub"]
 
 ATTEMPTS_BEFORE_SOLUTION = 3
 
@@ -126,25 +127,6 @@ def stub(shell: InteractiveShell, line: str) -> None:
     """Put the untouched stub of an exercise into a new cell below."""
     number = _exercise(line, "%stub").number
     shell.set_next_input(source.with_magic(number, lessons.stub(number)))
-
-
-def my_kernel(number: str, default: Callable | None = None) -> Callable:
-    """Your own function from exercise `number`, from your last answer that passed the check; `default` without one.
-
-    It works in any notebook:  `rms_norm = my_kernel("2.2", course_kernels.rms_norm)`. Where no default is given, it is
-    the course's solution of the exercise.
-    """
-    known = history(number)
-    if default is None:
-        default = answer.execute(number, lessons.solution(number))[lessons.exercise(number).entry]
-    if not known.code or not known.entry:
-        return default
-    try:
-        with contextlib.redirect_stdout(io.StringIO()):
-            return answer.execute(number, known.code)[known.entry]
-    except Exception as error:
-        warnings.warn(f"your answer to {number} no longer runs ({error}); using {default.__name__}", stacklevel=2)
-        return default
 
 
 def _exercise(line: str, magic: str) -> Exercise:

@@ -19,6 +19,7 @@ def using(
     arch: str = "gfx942",
     *,
     profile: bool = False,
+    checks: bool = True,
     quiet: bool = False,
     executor: Callable[..., Executor] = Executor,
 ) -> Iterator[list[Run]]:
@@ -29,6 +30,7 @@ def using(
 
     Yields a list that grows by one `Run` a launch. Grids and block sizes are those of the simulated GPU.
 
+    checks: look for races and the like in every launch; without, a launch is twice as fast and more.
     quiet: leave out what the kernels print. executor: in which order waves run, see `core.executor.EXECUTORS`.
 
     Raises:
@@ -38,7 +40,7 @@ def using(
     runs: list[Run] = []
 
     def run(launch: Launch) -> None:
-        runs.append(simulate_bound(launch, arch, profile=profile, quiet=quiet, executor=executor))
+        runs.append(simulate_bound(launch, arch, profile=profile, checks=checks, quiet=quiet, executor=executor))
 
     with simulating(Target(arch, hardware.card(arch).compute_units)), dual_mode.cpu_launches_by(run):
         yield runs
