@@ -23,4 +23,5 @@ FAMILIES = (
     "topk",
     "conv2d",
     "call",
+    "language_model",
 )

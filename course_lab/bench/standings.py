@@ -33,8 +33,9 @@ class Line:
 
     @property
     def rivals(self) -> dict[str, Measurement]:
-        """The others, without the copy and the parts of a call."""
-        return {name: figure for name, figure in self.by_name.items() if name not in NO_RIVALS}
+        """The others, without the copy, the parts of a call, and "ours, some other way"."""
+        others = {name: figure for name, figure in self.by_name.items() if name not in NO_RIVALS}
+        return {name: figure for name, figure in others.items() if not name.startswith(f"{OURS},")}
 
     def against(self, *names: str) -> float | None:
         """The time of the fastest of these, or of all rivals, over ours: above 1 we are faster."""
