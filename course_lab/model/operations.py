@@ -72,6 +72,17 @@ def topk(x: Tensor, k: int) -> tuple[Tensor, Tensor]:
     return values, indices
 
 
+def sample(values: Tensor, indices: Tensor, temperature: float, uniform: Tensor) -> Tensor:
+    """Draw one of each row's candidates: values (B, k), largest first, and indices (B, k), uniform (B,) -> (B,) int64.
+
+    The first one at which the sum of ``softmax(values / temperature)`` up to it is above ``uniform``, a number from
+    [0, 1); the last one, should rounding leave none.
+    """
+    cumulative = (values.double() / temperature).softmax(-1).cumsum(-1)
+    place = (cumulative <= uniform.double()[:, None]).sum(-1).clamp(max=values.shape[1] - 1)
+    return indices.gather(1, place[:, None])[:, 0]
+
+
 OPERATIONS: dict[str, Callable] = {
     function.__name__: function
     for function in (
@@ -94,7 +105,10 @@ PAGED_OPERATIONS: dict[str, Callable] = {
 """What runs with a paged cache: the update instead of `split_qkv_rope` and `kv_cache_update`, the attention instead of
 `attention` where a single token is read."""
 
-_ALL = {**OPERATIONS, **PAGED_OPERATIONS}
+SAMPLING_OPERATIONS: dict[str, Callable] = {sample.__name__: sample}
+"""What runs in addition where the next token is drawn, behind `topk`."""
+
+_ALL = {**OPERATIONS, **PAGED_OPERATIONS, **SAMPLING_OPERATIONS}
 
 
 def signature(name: str) -> str:

@@ -32,6 +32,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -39,7 +40,7 @@ from torch import Tensor
 from course_lab.model import diagram
 from course_lab.model.calls import Call
 from course_lab.model.costs import CostTable
-from course_lab.model.operations import OPERATIONS, PAGED_OPERATIONS, check_names
+from course_lab.model.operations import OPERATIONS, PAGED_OPERATIONS, SAMPLING_OPERATIONS, check_names
 from course_lab.model.tokenizer import Tokenizer
 from course_lab.waiting import progress_bar
 from gfxlab.draw.svg import Picture
@@ -113,6 +114,16 @@ class PagedKVCache:
         self._free = random.Random(0).sample(range(pages), pages)
         self._used = 0
 
+    @classmethod
+    def over(cls, keys: Tensor, values: Tensor, pages: Sequence[int]) -> PagedKVCache:
+        """A cache of one sequence in these pages, in this order, of a pool (layers, pages, page_size, KH, D)."""
+        self = cls.__new__(cls)
+        self.keys, self.values, self.page_size = keys, values, keys.shape[2]
+        self.capacity = len(pages) * self.page_size
+        self.block_table = torch.full((1, len(pages)), -1, dtype=torch.int32, device=keys.device)
+        self.length, self._used, self._free = 0, 0, list(reversed(pages))
+        return self
+
     def slots(self, tokens: int) -> Tensor:
         """Where the next ``tokens`` tokens go, (tokens,) int64; takes the pages that they need."""
         while self._used * self.page_size < self.length + tokens:
@@ -126,6 +137,45 @@ class PagedKVCache:
         pages = self.block_table[0, : -(-tokens // self.page_size)]
         keys, values = (cache[index, pages].flatten(0, 1)[None, :tokens] for cache in (self.keys, self.values))
         return keys, values
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Where the next token of each of B sequences stands and goes, and the pages that all of them share.
+
+    A row without a token has slot -1 and a length of 0.
+    """
+
+    positions: Tensor  # (B,) int64: of the new tokens
+    slots: Tensor  # (B,) int64: where their keys and values go
+    block_table: Tensor  # (B, n) int32: the pages of each sequence
+    seq_lens: Tensor  # (B,) int32: how many tokens each has, the new one among them
+    keys: Tensor  # (layers, pages, page_size, KH, D)
+    values: Tensor  # likewise
+
+
+@dataclass
+class Sampler:
+    """How a next token is drawn: from the `top_k` most likely ones, by the softmax of logits / `temperature`.
+
+    Raises:
+        ValueError: a temperature that is not above 0, or a top_k below 1.
+    """
+
+    temperature: float = 0.7
+    top_k: int = 40
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.temperature < float("inf"):
+            raise ValueError(f"temperature is {self.temperature}; give a number above 0")
+        if self.top_k < 1:
+            raise ValueError(f"top_k is {self.top_k}; give 1 or more")
+        self._random = random.Random(self.seed)
+
+    def uniform(self) -> float:
+        """The next random number from [0, 1): the same on every engine."""
+        return self._random.random()
 
 
 @dataclass(frozen=True)
@@ -147,7 +197,7 @@ class SmolLM2:
         self.config = config
         self.weights = weights
         self.tokenizer = tokenizer
-        self._functions: dict[str, Callable] = {**OPERATIONS, **PAGED_OPERATIONS}
+        self._functions: dict[str, Callable] = {**OPERATIONS, **PAGED_OPERATIONS, **SAMPLING_OPERATIONS}
         self._observers: list[Callable[[Call], None]] = []
         self._cos, self._sin = rope_tables(config.context_length, config.head_dim, config.rope_base, self.device)
 
@@ -183,13 +233,26 @@ class SmolLM2:
         """
         if cache.length + len(tokens) > cache.capacity:
             raise ValueError(f"{cache.length} + {len(tokens)} tokens do not fit into a cache for {cache.capacity}")
-        op, eps, weights = self._call, self.config.norm_eps, self.weights
         positions = torch.arange(cache.length, cache.length + len(tokens), device=self.device)
         if isinstance(cache, PagedKVCache):
-            look, slots = self._paged_attention, cache.slots(len(tokens))
+            look = partial(self._paged_attention, positions=positions, cache=cache, slots=cache.slots(len(tokens)))
         else:
-            look, slots = self._attention, None
+            look = partial(self._attention, positions=positions, cache=cache)
+        x = self._layers(tokens, look)
+        cache.length += len(tokens)
+        return x
 
+    @torch.no_grad()
+    def step(self, tokens: Tensor, batch: Batch) -> Tensor:
+        """Read one new token of each sequence of a batch and return the logits of the next ones, (B, 49152).
+
+        tokens (B,) int64. Everything that changes from step to step is in tensors, so that a GPU can record a step.
+        """
+        return self.logits(self._layers(tokens, partial(self._batched_attention, batch=batch)))
+
+    def _layers(self, tokens: Tensor, look: Callable[[str, Tensor, int], Tensor]) -> Tensor:
+        """All layers over the tokens (T,), which look at others through `look`: the hidden states (T, 576)."""
+        op, eps, weights = self._call, self.config.norm_eps, self.weights
         x = op("embedding", "embedding", tokens, weights.embedding)
         for index, layer in enumerate(weights.layers):
             here = f"layers.{index}"
@@ -199,15 +262,13 @@ class SmolLM2:
             else:
                 x, residual = op(f"{here}.input_norm", "add_rms_norm", x, residual, layer.input_norm, eps)
             x = op(f"{here}.qkv", "linear", x, layer.qkv)
-            x = look(here, x, positions, cache, index, slots)
+            x = look(here, x, index)
             x = op(f"{here}.attention_out", "linear", x, layer.attention_out)
             x, residual = op(f"{here}.mlp_norm", "add_rms_norm", x, residual, layer.mlp_norm, eps)
             x = self._mlp(here, layer, x)
-        x, residual = op("final_norm", "add_rms_norm", x, residual, weights.final_norm, eps)
-        cache.length += len(tokens)
-        return x
+        return op("final_norm", "add_rms_norm", x, residual, weights.final_norm, eps)[0]
 
-    def _attention(self, here: str, qkv: Tensor, positions: Tensor, cache: KVCache, index: int, _: None) -> Tensor:
+    def _attention(self, here: str, qkv: Tensor, index: int, *, positions: Tensor, cache: KVCache) -> Tensor:
         """Let each token look at the earlier ones: (T, 960) -> (T, 576)."""
         op, c = self._call, self.config
         heads = (c.num_q_heads, c.num_kv_heads, c.head_dim)
@@ -217,20 +278,28 @@ class SmolLM2:
         return self._look(here, q[None], k_cache[:, :known], v_cache[:, :known])
 
     def _paged_attention(
-        self, here: str, qkv: Tensor, positions: Tensor, cache: PagedKVCache, index: int, slots: Tensor
+        self, here: str, qkv: Tensor, index: int, *, positions: Tensor, cache: PagedKVCache, slots: Tensor
     ) -> Tensor:
         """The same with a paged cache. A single token looks into the pages; a prompt at keys and values in a row."""
-        op, c = self._call, self.config
-        k_cache, v_cache, known = cache.keys[index], cache.values[index], cache.length + len(positions)
+        batch = Batch(positions, slots, cache.block_table, (positions + 1).int(), cache.keys, cache.values)
+        if len(positions) == 1:
+            return self._batched_attention(here, qkv, index, batch=batch)
+        q = self._turn_and_store(here, qkv, index, batch)
+        return self._look(here, q[None], *cache.rows(index, cache.length + len(positions)))
+
+    def _batched_attention(self, here: str, qkv: Tensor, index: int, *, batch: Batch) -> Tensor:
+        """Each token looks at the pages of its own sequence: (B, 960) -> (B, 576)."""
+        q = self._turn_and_store(here, qkv, index, batch)
+        pages = batch.keys[index], batch.values[index], batch.block_table, batch.seq_lens
+        return self._call(f"{here}.attention", "paged_decode_attention", q, *pages).flatten(1)
+
+    def _turn_and_store(self, here: str, qkv: Tensor, index: int, batch: Batch) -> Tensor:
+        """Turn queries and keys, store keys and values in their slots; the turned queries (T, QH, D)."""
+        c = self.config
         heads = qkv.view(len(qkv), -1, c.head_dim)  # split without a copy: kernels take strides
-        q, k, v = heads.split([c.num_q_heads, c.num_kv_heads, c.num_kv_heads], dim=1)
-        angles = positions, self._cos, self._sin
-        q, _ = op(f"{here}.cache", "paged_kv_cache_update", q, k, v, k_cache, v_cache, slots, *angles, style="neox")
-        if len(positions) > 1:
-            return self._look(here, q[None], *cache.rows(index, known))
-        lengths = (positions + 1).int()
-        x = op(f"{here}.attention", "paged_decode_attention", q, k_cache, v_cache, cache.block_table, lengths)
-        return x.flatten(1)
+        qkv = heads.split([c.num_q_heads, c.num_kv_heads, c.num_kv_heads], dim=1)
+        where = batch.keys[index], batch.values[index], batch.slots, batch.positions, self._cos, self._sin
+        return self._call(f"{here}.cache", "paged_kv_cache_update", *qkv, *where, style="neox")[0]
 
     def _look(self, here: str, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         """Attention of all heads: q (1, T, QH, D), k and v (1, S, KH, D) -> (T, QH * D)."""
@@ -286,15 +355,24 @@ class SmolLM2:
         return Generation(self.tokenizer.decode(tokens), tokens, prompt_tokens)
 
     @torch.no_grad()
-    def next_token(self, unread: Sequence[int], cache: KVCache | PagedKVCache) -> int:
-        """Read ``unread`` after what the cache holds, and choose the most likely next token: a step of `generate`.
+    def next_token(self, unread: Sequence[int], cache: KVCache | PagedKVCache, sampler: Sampler | None = None) -> int:
+        """Read ``unread`` after what the cache holds, and choose the next token: a step of `generate`.
+
+        The most likely one; with a sampler, one that it draws.
 
         Raises:
             ValueError: the cache has no room for them.
         """
         hidden = self.forward(torch.tensor(unread, device=self.device), cache)
-        _, best = self._call("next_token", "topk", self.logits(hidden[-1:]), 1)
-        return int(best)
+        return int(self.choose(self.logits(hidden[-1:]), sampler))
+
+    def choose(self, logits: Tensor, sampler: Sampler | None = None) -> Tensor:
+        """The next token of each row of logits (B, V): the most likely one, or drawn. (B,) int64."""
+        if sampler is None:
+            return self._call("next_token", "topk", logits, 1)[1][:, 0]
+        best = self._call("best_tokens", "topk", logits, min(sampler.top_k, logits.shape[1]))
+        uniform = torch.tensor([sampler.uniform() for _ in logits], dtype=torch.float32, device=logits.device)
+        return self._call("next_token", "sample", *best, sampler.temperature, uniform)
 
     def encode(self, prompt: str | Sequence[int]) -> list[int]:
         """The tokens of a prompt: a string inside the chat template, or a sequence of tokens as it is."""
@@ -339,6 +417,15 @@ class SmolLM2:
             yield self
         finally:
             self._functions = before
+
+    @contextmanager
+    def watching(self, observer: Callable[[Call], None]) -> Iterator[SmolLM2]:
+        """Show each call of an operation to ``observer``, before it runs, while the block lasts."""
+        self._observers.append(observer)
+        try:
+            yield self
+        finally:
+            self._observers.remove(observer)
 
     @torch.no_grad()
     def activations(self, place: str, prompt: str | Sequence[int] | None = None) -> Call:
@@ -387,11 +474,8 @@ class SmolLM2:
         """Read ``tokens`` and choose the next one, showing each call to ``observer`` before it runs."""
         cache = self.new_cache(context + len(tokens), page_size)
         cache.length = context  # as if so many zeros had been read: the cost of a call does not depend on values
-        self._observers.append(observer)
-        try:
+        with self.watching(observer):
             self.next_token(tokens, cache)
-        finally:
-            self._observers.remove(observer)
 
     def _call(self, place: str, operation: str, *args: object, **keywords: object):
         """Run an operation, or what replaces it. ``place`` names this call: "layers.7.mlp_norm"."""
