@@ -10,9 +10,10 @@
 Read ``smollm2.py`` for the model itself, ``operations.py`` for what each operation computes.
 """
 
+from course_lab.model.config import Config
 from course_lab.model.loading import load
 from course_lab.model.operations import OPERATIONS, PAGED_OPERATIONS
-from course_lab.model.smollm2 import Batch, Config, Generation, KVCache, PagedKVCache, Sampler, SmolLM2
+from course_lab.model.smollm2 import Batch, Generation, KVCache, PagedKVCache, Sampler, SmolLM2
 from course_lab.model.weights import ModelUnavailable, fetch, weights_path
 
 __all__ = [

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from course_lab.model.config import Config
 from gfxlab.draw import svg
-
-if TYPE_CHECKING:
-    from course_lab.model.smollm2 import Config
 
 _STREAM, _BRANCH = 62.0, 106.0  # heights of the stream and of the parts beside it
 _HEIGHT = 26.0

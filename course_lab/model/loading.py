@@ -5,7 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from course_lab.model.smollm2 import Config, LayerWeights, SmolLM2, Weights
+from course_lab.model.config import Config
+from course_lab.model.smollm2 import LayerWeights, SmolLM2, Weights
 from course_lab.model.tokenizer import Tokenizer
 from course_lab.model.weights import GgufFile, require_weights
 from course_lab.waiting import progress_bar

@@ -39,6 +39,7 @@ from torch import Tensor
 
 from course_lab.model import diagram
 from course_lab.model.calls import Call
+from course_lab.model.config import Config
 from course_lab.model.costs import CostTable
 from course_lab.model.operations import OPERATIONS, PAGED_OPERATIONS, SAMPLING_OPERATIONS, check_names
 from course_lab.model.tokenizer import Tokenizer
@@ -46,22 +47,6 @@ from course_lab.waiting import progress_bar
 from gfxlab.draw.svg import Picture
 
 FRANCE = "What is the capital of France?"
-
-
-@dataclass(frozen=True)
-class Config:
-    """The sizes of the model. Vocabulary 49152, hidden size 576, 9 query heads on 3 key/value heads of 64, ..."""
-
-    vocab_size: int
-    hidden_size: int
-    intermediate_size: int
-    num_layers: int
-    num_q_heads: int
-    num_kv_heads: int
-    head_dim: int
-    context_length: int
-    norm_eps: float
-    rope_base: float
 
 
 @dataclass(frozen=True)
