@@ -1,8 +1,8 @@
 """Which single change makes a wrong answer right?  There its mistake is.
 
-The answer itself is changed by machine (`course_lab.authoring.operators.single_changes`) and run on the smallest failing case;
-a change that makes it right there must do so in other failing cases, and spoil none that is right.  The change is never
-shown: only its line, and what stands there now.
+The answer itself is changed by machine (`course_lab.authoring.operators.single_changes`) and run on the smallest
+failing case; a change that makes it right there must do so in other failing cases, and spoil none that is right.  The
+change is never shown: only its line, and what stands there now.
 """
 
 from __future__ import annotations
