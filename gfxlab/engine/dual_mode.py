@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any
 
+import numpy as np
 import torch
 import triton
 import triton.language as tl
@@ -21,6 +22,7 @@ from triton.compiler import ASTSource, make_backend
 from triton.language.semantic import TritonSemantic
 from triton.runtime.autotuner import Autotuner
 from triton.runtime.cache import triton_key
+from triton.runtime import interpreter
 from triton.runtime.interpreter import InterpretedFunction
 from triton.runtime.jit import JITFunction, create_function_from_signature
 
@@ -125,7 +127,27 @@ def gpu_launches() -> Iterator[list[Launch]]:
 def interpret(launch: Launch) -> None:
     """Interpret a launch whose tensors are on the CPU, whoever else takes launches now; after `enable()`."""
     positional, keywords = launch.positional, launch.keywords
-    _interpreted(launch.fn).run(*positional, grid=launch.grid, warmup=False, **keywords)
+    with _floats_are_scalars():
+        _interpreted(launch.fn).run(*positional, grid=launch.grid, warmup=False, **keywords)
+
+
+@contextlib.contextmanager
+def _floats_are_scalars() -> Iterator[None]:
+    """Give a kernel its float arguments as float32 scalars, which have `.to`, as the compiler does; Triton's
+    interpreter hands Python's floats on."""
+    stock = interpreter._implicit_cvt
+
+    def convert(argument: Any) -> Any:
+        if type(argument) is not float:
+            return stock(argument)
+        handle = interpreter.TensorHandle(np.array([argument], dtype=np.float32), tl.float32)
+        return tl.core.tensor(handle, tl.float32)
+
+    interpreter._implicit_cvt = convert
+    try:
+        yield
+    finally:
+        interpreter._implicit_cvt = stock
 
 
 def _bench(self, *args, config, **meta):

@@ -24,7 +24,7 @@ _MIXED = {"aten::copy_", "aten::_copy_from", "aten::index", "aten::index_put_", 
 _MIXED |= {"aten::_unsafe_index", "aten::_unsafe_index_put", "aten::index_put", "aten::to_padded_tensor"}
 _MIXED |= {"aten::_pack_padded_sequence", "aten::_ctc_loss", "aten::repeat_interleave", "aten::_to_copy"}
 _EMPTY = {f"aten::{name}" for name in ("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided")}
-_EXPENSIVE = {f"aten::{name}" for name in ("mm", "bmm", "addmm", "baddbmm", "convolution", "convolution_backward")}
+_MUCH = 1 << 14  # elements of an argument
 
 # Sums over many rows, which the CPU adds up in 16 bits and a card in 32.
 _IN_FLOAT = {f"aten::{name}_backward" for name in ("native_layer_norm", "native_group_norm", "native_batch_norm")}
@@ -67,6 +67,14 @@ def _composed() -> Iterator[Any]:
                 yield op
 
 
+def _is_written(parameter: Any) -> bool:
+    return parameter.alias_info is not None and parameter.alias_info.is_write
+
+
+def _without_content(tensor: torch.Tensor) -> torch.Tensor:
+    return torch.empty_like(tensor, device="meta")
+
+
 def _is_view(op: Any) -> bool:
     kinds = [argument.alias_info for argument in op._schema.arguments]
     return any(kind is not None and not kind.is_write for kind in kinds)
@@ -82,7 +90,10 @@ def _on_device(op: Any, *args: Any, **kwargs: Any) -> Any:
     call = _Call(op, args, kwargs)
     call.check()
     if only_counting.get() and call.expensive:
-        return call.undone()
+        try:
+            return call.undone()
+        except (RuntimeError, NotImplementedError, TypeError):  # its sizes depend on the numbers
+            pass
     try:
         return call.run(memory.fixed_host)
     except RuntimeError as error:
@@ -102,7 +113,9 @@ class _Call:
 
     @property
     def expensive(self) -> bool:
-        return self.name in _EXPENSIVE
+        """Whether it computes much; views cost nothing."""
+        sizes = [tensor.numel() for tensor in _tensors(self.given.values())]
+        return max(sizes, default=0) > _MUCH and not _is_view(self.op)
 
     def check(self) -> None:
         """Refuse what a card refuses: tensors of two devices, a device that is not there.
@@ -152,7 +165,7 @@ class _Call:
         for tensor, device in here.values():
             _follow(tensor, device)
         for name, parameter in self.parameters.items():
-            if parameter.alias_info is not None and parameter.alias_info.is_write:
+            if _is_written(parameter):
                 for tensor in _tensors([self.given.get(name)]):
                     memory.written(tensor)
         storages = {tensor.untyped_storage()._cdata: device for tensor, device in here.values()}
@@ -178,14 +191,16 @@ class _Call:
 
     def undone(self) -> Any:
         """Results with the right sizes and no content."""
-        meta = [_map(value, lambda tensor: tensor.to("meta")) for value in self.args]
-        kwargs = {name: _map(value, lambda tensor: tensor.to("meta")) for name, value in self.kwargs.items()}
+        written = [self.given[name] for name, parameter in self.parameters.items() if _is_written(parameter)]
+        if written:
+            return written[0] if len(written) == 1 else tuple(written)
+        if self.kwargs.get("device") is not None and self.kwargs["device"].type != "cuda":
+            raise NotImplementedError(f"{self.name} leaves the device")
+        meta = [_map(value, _without_content) for value in self.args]
+        kwargs = {name: _map(value, _without_content) for name, value in self.kwargs.items()}
         kwargs |= {"device": torch.device("meta")} if "device" in kwargs else {}
         result = self.op(*meta, **kwargs)
-        outs = [self.given[name] for name, parameter in self.parameters.items() if parameter.is_out]
-        if outs:
-            return outs[0] if len(outs) == 1 else tuple(outs)
-        return _map(result, lambda tensor: memory.lend(torch.zeros_like(tensor, device="cpu")))
+        return _map(result, lambda tensor: memory.lend(torch.empty_like(tensor, device="cpu")))
 
 
 def _in_float(op: Any, args: list, kwargs: dict[str, Any]) -> Any:

@@ -16,7 +16,7 @@ from gfxlab.bound import Launch, Value
 from gfxlab.code.compiler import Compiled
 from gfxlab.engine import driver, dual_mode
 from gfxlab.engine.target import Target, simulating
-from gfxlab.pretended import counting, tuning
+from gfxlab.pretended import counting, libraries, tuning
 from gfxlab.pretended.devices import present
 from gfxlab.pretended.given import on_host
 from gfxlab.pretended.memory import around
@@ -87,6 +87,7 @@ def pretend(
         present(arch),
         simulating(target),
         tuning.by_count(arch),
+        libraries.lent(),
         _untimed(),
     ):
         yield target

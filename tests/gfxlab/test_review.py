@@ -62,11 +62,22 @@ atomic_kernel[(40,)](x, torch.zeros(1, device="cuda"))
 """
 
 
+SCALED = """
+@triton.jit
+def scaled_kernel(x_ptr, y_ptr, n, alpha, BLOCK: tl.constexpr):
+    offs = tl.arange(0, BLOCK)
+    a = tl.load(x_ptr + offs, mask=offs < n)
+    tl.store(y_ptr, tl.max(a * alpha.to(tl.float32), 0))
+scaled_kernel[(1,)](x, torch.empty(1, device="cuda"), 300, -0.5, BLOCK=512)
+"""
+
+
 @pytest.mark.parametrize(
     ("code", "kind", "line"),
     [
         (FINE, None, 0),
         (LEAKS, "leak", 7),
+        (SCALED, "leak", 7),
         (CHAIN, "order", 0),
         (SHARED, "shared", 6),
         (EARLY, "unwritten", 7),
