@@ -14,7 +14,7 @@ export TORCH ROCM
 test test-full test-simulator test-workshop: export OMP_NUM_THREADS = 1  # pytest-xdist has a process for each core already
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lab update test test-full test-simulator test-workshop test-browser test-gpu bench compat lessons lint clean
+.PHONY: help setup lab update test test-full test-simulator test-workshop test-browser test-gpu bench compat lessons book lint clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
@@ -68,6 +68,9 @@ compat: setup  ## the instruments and all notebooks on Triton 3.6 to 3.9; half a
 
 lessons: setup  ## build notebooks/, exercises/ and solutions/ from course_lessons/
 	$(BIN)/course build
+
+book: setup  ## all lessons and solutions as static HTML in build/book, to be read without a server
+	@$(BIN)/python -m course_lab.book build/book
 
 lint: setup  ## check the style of the code
 	$(BIN)/ruff check --quiet

@@ -225,6 +225,26 @@ def progress() -> None:
 
 
 @app.command()
+def certificate(
+    name: Annotated[str, typer.Option(help="Whose it is; stands on it.")] = "",
+    output: Annotated[Path, typer.Option(help="The SVG file to write.")] = Path("course-certificate.svg"),
+) -> None:
+    """Draw what you have solved, on which engines and with which versions, as an SVG; self-checked, and it says so."""
+    from course_lab import certificate as certificates
+    from gfxlab.cli import unwritable
+
+    if output.suffix != ".svg":
+        _stop(
+            f"--output {output}: the certificate is an SVG. Name a file ending with .svg; a browser prints it as PDF."
+        )
+    if problem := unwritable(output, "--output"):
+        _stop(problem)
+    drawn = certificates.draw(certificates.collect(name))
+    output.write_text(drawn.svg, encoding="utf-8")
+    print(f"{drawn}\nWritten: {output}")
+
+
+@app.command()
 def amd(
     number: Annotated[str, typer.Argument(help="An exercise, such as 2.1.", metavar="N.M")],
     arch: Annotated[str, typer.Option(help="The GPU's architecture: gfx942, gfx950, gfx1100, gfx1201 ...")] = "gfx942",

@@ -96,6 +96,7 @@ class History:
     """What is known about one exercise.
 
     attempts: how many different answers were checked.  code, entry: the last right answer and the function it defines.
+    engines: on which that one was right.  passed_at: when it was checked, ISO 8601.
     """
 
     solved: bool = False
@@ -103,6 +104,8 @@ class History:
     hints: int = 0
     code: str | None = None
     entry: str | None = None
+    engines: tuple[str, ...] = ()
+    passed_at: str | None = None
 
     @property
     def state(self) -> str:
@@ -131,7 +134,14 @@ def _history(known: list[dict[str, Any]]) -> History:
         hints=sum(event.get("event") == "hint" for event in known),
         code=last.get("code"),
         entry=last.get("entry"),
+        engines=_texts(last.get("engines")),
+        passed_at=last.get("time"),
     )
+
+
+def _texts(value: Any) -> tuple[str, ...]:
+    """A list of texts, as `record` writes it; () for anything else."""
+    return tuple(text for text in value if isinstance(text, str)) if isinstance(value, list) else ()
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -73,6 +73,10 @@ class Mutant:
     diagnosis: str
 
 
+class UnknownPick(ValueError):
+    """An answer that ships a kernel which is not offered."""
+
+
 @dataclass(frozen=True)
 class Exercise:
     """One exercise.
@@ -96,6 +100,13 @@ class Exercise:
         of the text was not met, in a sentence, or "".
     torch_may_finish: the returned tensor may be computed by PyTorch from what a kernel wrote (a last small sum).
     time_limit: seconds for all cases together.
+    driver: a function of a module that needs neither the lessons nor the references. The child runs it on the names
+        that the answer defines, and calls what it returns in place of the entry: for what is asked for besides a
+        kernel's numbers (refusals, gradients, tests). It complains by raising a class called `Finding` with "code:
+        sentence".
+    picks: for an exercise on a kernel that the learner chooses: number and exercise for each kernel that
+        `my_kernel("2.2")` in the answer may name. The first is the solution's, and the exercise itself.
+    kernels: the answers that `my_kernel` gives (`check.protocol.OwnKernel`), which the check fills in.
     picture: the function of `gfxlab.draw` whose picture of its heaviest launch a right answer gets ("tile_walk",
         "causal_map" ...), drawn from the kernel's usual argument names; "" is the map of programs and elements.
     patient: a kernel of the clinic, whose answer has a finding and a cause besides the repair.
@@ -119,6 +130,9 @@ class Exercise:
     time_limit: float = 10.0
     picture: str = ""
     exact: Callable[..., tuple[torch.Tensor, ...]] | None = None
+    driver: Callable[[dict[str, Any]], Callable[..., Any]] | None = None
+    picks: tuple[tuple[str, Exercise], ...] = ()
+    kernels: tuple[Any, ...] = ()
     patient: Patient | None = None
 
     @property
@@ -132,6 +146,22 @@ class Exercise:
         )
         order = (ORDER,) if self.patient.beside_the_interpreter else ()
         return (FINDING, CAUSE, *cases, *targets, *order, TEST, PRICE)
+
+    def chosen(self, code: str) -> Exercise:
+        """This exercise, for the kernel that the answer takes by `my_kernel("2.2")`; itself where there is no choice.
+
+        Raises:
+            UnknownPick: the answer takes none of `picks`.
+        """
+        if not self.picks:
+            return self
+        found = re.search(r"^[^#\n]*\bmy_kernel\(\s*['\"]([^'\"]*)['\"]", code, re.MULTILINE)
+        offered = dict(self.picks)
+        if found is None or found[1] not in offered:
+            wanted = " or ".join(f'my_kernel("{number}")' for number in offered)
+            got = f"my_kernel({found[1]!r})" if found else "no such line"
+            raise UnknownPick(f"The answer begins with the kernel that it ships, {wanted}; it has {got}.")
+        return replace(offered[found[1]], picks=self.picks)
 
     def __post_init__(self) -> None:
         names = [case.name for case in self.cases]

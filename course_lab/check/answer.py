@@ -8,12 +8,15 @@ import math
 import re
 import sys
 import types
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import triton
 import triton.language as tl
+
+from course_lab.check.protocol import OwnKernel
 
 GIVEN = {"torch": torch, "triton": triton, "tl": tl, "math": math}
 
@@ -150,17 +153,39 @@ def _tile_lengths(tree: ast.AST) -> Iterator[ast.expr]:
             yield from call.args[2:]
 
 
-def execute(number: str, code: str) -> dict:
+def execute(number: str, code: str, given: dict[str, Any] | None = None) -> dict:
     """Run an answer's code, without its magic line, in a new module of its own, and return that module's names.
 
-    The given names (torch, triton, tl, math) are among them.  The code is registered so that `inspect.getsource`,
-    which Triton needs, and tracebacks find its lines.
+    The given names (torch, triton, tl, math, and `given`) are among them.
     """
-    name = filename(number)
-    linecache.cache[name] = (len(code), None, code.splitlines(keepends=True), name)
-    module = types.ModuleType(f"exercise_{number.replace('.', '_')}")
-    sys.modules[module.__name__] = module
+    return execute_module(f"exercise_{number.replace('.', '_')}", code, GIVEN | (given or {}), filename(number))
+
+
+def execute_module(
+    name: str, code: str, given: dict[str, Any] | None = None, filename: str = "<the exercise's own>"
+) -> dict:
+    """Run code in a new module and return that module's names, `given` among them.
+
+    The code is registered so that `inspect.getsource`, which Triton needs, and tracebacks find its lines.
+    """
+    linecache.cache[filename] = (len(code), None, code.splitlines(keepends=True), filename)
+    module = types.ModuleType(name)
+    sys.modules[name] = module
     namespace = vars(module)
-    namespace.update(GIVEN)
-    exec(compile(code, name, "exec", dont_inherit=True), namespace)
+    namespace.update(given or {})
+    exec(compile(code, filename, "exec", dont_inherit=True), namespace)
     return namespace
+
+
+class KernelGiver:
+    """The `my_kernel` of an answer that builds on these. taken: the code of each kernel that was asked for."""
+
+    def __init__(self, kernels: Iterable[OwnKernel]) -> None:
+        self._known = {kernel.number: kernel for kernel in kernels}
+        self.taken: dict[str, OwnKernel] = {}
+
+    def __call__(self, number: str) -> Callable:
+        if number not in self._known:
+            raise KeyError(f"my_kernel({number!r}): this exercise offers {', '.join(self._known)}")
+        own = self.taken[number] = self._known[number]
+        return execute(own.number, own.code)[own.entry]

@@ -45,5 +45,5 @@ def keep(exercise: Exercise, code: str, report: Report) -> None:
     about["failing"] = [case.name for case in report.cases if not case.passed]
     about["diagnosis"] = report.diagnosis.code if report.diagnosis else None
     if report.passed:
-        about |= {"code": code, "entry": exercise.entry}
+        about |= {"code": code, "entry": exercise.entry, "engines": list(report.engines)}
     record(exercise.number, "attempt", **about)

@@ -92,13 +92,21 @@ class _StopAtLaunch:
 
 def define(job: Job) -> tuple[Definition, Callable | None]:
     """Run the cell itself: what it defines or how it failed, and the function that the check calls."""
+    driver = answer.execute_module("exercise_driver", job.driver_source).get(job.driver) if job.driver else None
     try:
-        namespace = answer.execute(job.number, job.code)
+        namespace = answer.execute(job.number, job.code, _given(job))
     except BaseException as error:  # SystemExit too
         return Definition(problem=describe(error, job.number)), None
     entry = namespace.get(job.entry)
+    if callable(entry) and driver:
+        entry = driver(namespace)
     defined = (str(name) for name, value in namespace.items() if callable(value) and not str(name).startswith("__"))
     return Definition(defined=tuple(defined)), entry if callable(entry) else None
+
+
+def _given(job: Job) -> dict[str, Any]:
+    """What the answer is given besides the usual names: `my_kernel`, where the exercise builds on other answers."""
+    return {"my_kernel": answer.KernelGiver(job.kernels)} if job.kernels else {}
 
 
 def _run_case(entry: Callable, args: tuple, job: Job) -> Seen:
@@ -108,7 +116,8 @@ def _run_case(entry: Callable, args: tuple, job: Job) -> Seen:
     problem, result = None, None
     allocations = guard.Allocations()
     with hooks.guard("record") as faults, hooks.poison(job.poison), _order(job):
-        evidence = Evidence(answer.filename(job.number), faults)
+        sources = {answer.filename(number) for number in (job.number, *(kernel.number for kernel in job.kernels))}
+        evidence = Evidence(sources, faults)
         with _engine(job) as simulated, hooks.observe(evidence), allocations:
             try:
                 result = entry(*given)

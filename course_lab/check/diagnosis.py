@@ -57,6 +57,7 @@ class Facts:
         return names[position] if position < len(names) else f"number {position + 1}"
 
 
+COMPLAINT = "Finding"  # the exception by which an exercise's driver complains
 _FEWEST = 3  # numbers that make a factor believable
 _LEAST_SIZE = 8  # smaller ones are sizes by chance
 _MOST_OFFSETS = 1 << 24  # exchanged strides lead as far as the longer side squared
@@ -109,6 +110,9 @@ def from_end(end, exercise: Exercise, *, loops: bool = True) -> Diagnosis:
 def raised(facts: Facts) -> Diagnosis | None:
     for run in facts.failing:
         if run.seen and run.seen.problem:
+            code, colon, sentence = run.seen.problem.message.partition(": ")
+            if run.driven and run.seen.problem.type == COMPLAINT and colon:
+                return Diagnosis(code, sentence)
             return diagnosis("exception", plain=plain_exception(run.seen.problem))
     return None
 

@@ -23,16 +23,16 @@ _MAX_FAULTS = 20
 class Evidence:
     """An observer for `hooks.observe` over one call of the answer's entry.
 
-    source: the file name of the answer; only kernels defined there count as the learner's own.
+    sources: the file names of the answer and of those it builds on; only kernels defined there are the learner's own.
     faults: the list that `hooks.guard("record")` fills.
     """
 
-    def __init__(self, source: str, faults: list[hooks.Fault]) -> None:
+    def __init__(self, sources: set[str], faults: list[hooks.Fault]) -> None:
         self.launches: list[LaunchSeen] = []
         self.events: dict[Event, int] = {}  # and the number of each
         self.overlap: Overlap | None = None
         self.faults: list[FaultSeen] = []
-        self._source, self._guard_faults, self._faults_seen = source, faults, 0
+        self._sources, self._guard_faults, self._faults_seen = sources, faults, 0
         self._writers: dict[tuple[int, int], np.ndarray] = {}
         self._tensors: dict[str, torch.Tensor] = {}
         self._alive: list[torch.Tensor] = []  # an address must not be used twice
@@ -44,7 +44,7 @@ class Evidence:
     # ---- called by the interpreter
 
     def on_launch(self, launch: hooks.Launch) -> None:
-        mine = launch.fn.__code__.co_filename == self._source
+        mine = launch.fn.__code__.co_filename in self._sources
         self.launches.append(LaunchSeen(launch.name, tuple(launch.grid), mine, constants=_constants(launch.args)))
         self._tensors, self._stored = launch.tensors, {}
         self._loads, self._busy, self._races = {}, set(), Races()

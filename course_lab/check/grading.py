@@ -20,7 +20,7 @@ from typing import Any
 import torch
 
 from course_lab.authoring import source
-from course_lab.authoring.exercise import Case, Exercise
+from course_lab.authoring.exercise import Case, Exercise, UnknownPick
 from course_lab.authoring.far_rows import is_spread
 from course_lab.authoring.patient import Look
 from course_lab.check import alike, answer, client, counterfactual, instruments, patients, repair, simulated
@@ -28,6 +28,7 @@ from course_lab.check.child import CASE_MARK
 from course_lab.check.client import Attempt
 from course_lab.check.diagnosis import Facts, diagnose, from_end, hard_coded, own_line, race_diagnosis, where
 from course_lab.check.idle import idle_remark
+from course_lab.check.own_kernels import right_answers
 from course_lab.check.protocol import Job, clean
 from course_lab.check.report import Card, CaseResult, ExerciseFailed, Report, case_result, excerpt, shorten, shown_error
 from course_lab.check.sentences import Diagnosis, diagnosis, plain_exception, with_place
@@ -61,6 +62,7 @@ def grade(
     tell: Callable[[str], object] = lambda stage: None,
     seed: str = "",
     on_gpu: bool = True,
+    own: bool = True,
 ) -> Report:
     """Grade the text of an answer cell.
 
@@ -77,6 +79,7 @@ def grade(
         tell: hears in a few words what the check is at ("case 3 of 7").
         seed: draws other numbers for the cases than a learner has seen; the same ones for the same seed.
         on_gpu: once more on this machine's GPU, where there is one.
+        own: an exercise that builds on others takes the right answers in this machine's journal; else the solutions.
     """
     if isinstance(exercise, str):
         from course_lab.authoring import lessons
@@ -85,9 +88,17 @@ def grade(
         solution = lessons.solution(exercise) if solution is None else solution
         mistakes = partial(_mistakes, exercise)
         exercise = lessons.exercise(exercise)
+    try:
+        exercise = exercise.chosen(source.as_python(code) if source.bare(code) else stub or "")
+        exercise = replace(exercise, kernels=right_answers(dict(exercise.picks), own))
+    except UnknownPick as problem:
+        report = _failed(exercise, diagnosis("unknown-pick", sentence=problem))
+        if strict:
+            raise ExerciseFailed(report) from None
+        return report
     given = Given(stub, solution, mistakes, seed, on_gpu)
     report = _grade(exercise, source.as_python(code), given, tell)
-    if card and report.passed:
+    if card and report.passed and exercise.driver is None:
         runs = make_runs(exercise, seed)
         job = make_job(exercise, source.as_python(code), runs)
         tell("right; how well does it do?")
@@ -175,7 +186,7 @@ def _grade_attempt(exercise: Exercise, code: str, given: Given, tell: _Tell) -> 
     found = diagnose(facts) if facts.failing else _passed_over(exercise, code, runs) or _luck(exercise, code, runs)
     if found and facts.failing:
         found = _explained(facts, found, code, given, tell)
-    runs += _run_on_gpu(exercise, code, runs) if given.on_gpu else []
+    runs += _run_on_gpu(exercise, code, runs) if given.on_gpu and exercise.driver is None else []
     if found is None and any(not run.passed for run in runs):
         found = diagnosis("gpu-differs", gpu=engines.gpu().name)
     opinion = simulated.Opinion()
@@ -183,7 +194,18 @@ def _grade_attempt(exercise: Exercise, code: str, given: Given, tell: _Tell) -> 
         tell("on the simulated MI300X")
         opinion = simulated.second_opinion(make_job(exercise, code, runs), tree, runs)
     report = _report(exercise, code, runs + [*opinion.runs], found or opinion.diagnosis)
-    return replace(report, note=opinion.note, remark="" if report.diagnosis else idle_remark(runs))
+    if report.diagnosis:
+        return replace(report, note=opinion.note)
+    return replace(report, note=opinion.note, remark=idle_remark(runs), engines=_engines(runs, opinion, given.on_gpu))
+
+
+def _engines(runs: list[CaseRun], opinion: simulated.Opinion, on_gpu: bool) -> tuple[str, ...]:
+    """The engines on which a right answer's kernels ran."""
+    if not any(run.own_launches for run in runs):
+        return ()
+    on_gpu = on_gpu and engines.device() != "cpu" and not any(run.driven for run in runs)
+    gpu = engines.gpu() if on_gpu else None
+    return tuple(filter(None, ("interpreter", opinion.engine, gpu.name if gpu else "")))
 
 
 def _explained(facts: Facts, found: Diagnosis, code: str, given: Given, tell: _Tell) -> Diagnosis:
@@ -276,7 +298,7 @@ def _make_run(exercise: Exercise, case: Case, seed: str = "") -> CaseRun:
     if exercise.exact is not None:
         outputs = exercise.exact(*fresh(args))
     limits = {"torch_may_finish": exercise.torch_may_finish, "max_launches": exercise.max_launches}
-    limits |= {"no_idle": exercise.no_idle, "demand": exercise.demand}
+    limits |= {"no_idle": exercise.no_idle, "demand": exercise.demand, "driven": exercise.driver is not None}
     return CaseRun(case, args, outputs, dtypes, inplace=exercise.inplace, **limits)
 
 
@@ -290,6 +312,13 @@ def _number(name: str, seed: str) -> int:
 def make_job(exercise: Exercise, code: str, runs: list[CaseRun], **how: Any) -> Job:
     """What a child shall do with an answer; `how`: fields of `Job`."""
     cases = tuple(run.args for run in runs)
+    if exercise.driver is not None:
+        how |= {
+            "driver": exercise.driver.__name__,
+            "driver_source": inspect.getsource(inspect.getmodule(exercise.driver)),
+        }
+    if exercise.picks:
+        how["kernels"] = exercise.kernels or right_answers(dict(exercise.picks), own=False)
     return Job(exercise.number, code, exercise.entry, cases, inplace=exercise.inplace, **how)
 
 

@@ -20,7 +20,7 @@ from course_lab.authoring import lessons, source
 from course_lab.authoring.exercise import Exercise
 from course_lab.check import above, answer, grading
 from course_lab.check.attempts import keep, since_last
-from course_lab.check.mine import my_kernel
+from course_lab.check.mine import given, my_kernel
 from course_lab.check.report import ExerciseFailed
 from course_lab.journal import history, record
 from course_lab.waiting import Waiting
@@ -91,7 +91,7 @@ def _define(exercise: Exercise, cell: str, shell: InteractiveShell) -> None:
     """Run a right answer in a module of its own, as it was graded, and give the notebook the names that it defines."""
     try:
         with contextlib.redirect_stdout(io.StringIO()):  # its output is in the report already
-            namespace = answer.execute(exercise.number, f"\n{cell}")  # lines as in the cell
+            namespace = answer.execute(exercise.number, f"\n{cell}", given(exercise))  # lines as in the cell
     except (Exception, SystemExit) as error:
         display(Note(f"Right, but not defined here: run once more it raised {type(error).__name__}: {error}"))
         return

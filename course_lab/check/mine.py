@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Callable
 
 from course_lab.authoring import lessons
+from course_lab.authoring.exercise import Exercise
 from course_lab.check import answer
 from course_lab.journal import history
 from course_lab.waiting import notebook_kernel, somebody_watches
@@ -39,7 +40,7 @@ def own(number: str, stands_in: str = "the course's") -> Callable | None:
         return None
     try:
         with contextlib.redirect_stdout(io.StringIO()):
-            return answer.execute(number, known.code)[known.entry]
+            return answer.execute(number, known.code, given(lessons.exercise(number)))[known.entry]
     except Exception as error:
         warnings.warn(f"your answer to {number} no longer runs ({error}); using {stands_in}", stacklevel=3)
         return None
@@ -47,7 +48,13 @@ def own(number: str, stands_in: str = "the course's") -> Callable | None:
 
 def solution(number: str) -> Callable:
     """The course's solution of exercise `number`, as a function."""
-    return answer.execute(number, lessons.solution(number))[lessons.exercise(number).entry]
+    exercise = lessons.exercise(number)
+    return answer.execute(number, lessons.solution(number), given(exercise))[exercise.entry]
+
+
+def given(exercise: Exercise) -> dict[str, Callable]:
+    """What an answer that builds on others is given besides the usual names."""
+    return {"my_kernel": my_kernel} if exercise.picks else {}
 
 
 def _tell_once(number: str, sentence: str) -> None:

@@ -30,6 +30,15 @@ class ProtocolError(ValueError):
     """The other process sent something that is not what was agreed on."""
 
 
+@dataclass(frozen=True)
+class OwnKernel:
+    """A right answer to another exercise, which this one builds on."""
+
+    number: str
+    entry: str
+    code: str
+
+
 @dataclass(frozen=True, eq=False)
 class Job:
     """What a child shall run: the answer on each case.
@@ -38,6 +47,8 @@ class Job:
     poison: see `hooks.poison`; False leaves masked lanes 0, as the stock interpreter does.  simulate: the AMD
     architecture to simulate instead of interpreting; "" interprets.  order: of the programs in the interpreter
     ("", "reversed", "shuffled"), of the waves in the simulator ("", "forwards", "backwards": one after the other).
+    driver, driver_source: a function and the module that holds it; see `Exercise.driver`.  kernels: the learner's
+    answers that `my_kernel` gives.
     """
 
     number: str
@@ -49,6 +60,9 @@ class Job:
     poison: bool | str = True
     simulate: str = ""
     order: str = ""
+    driver: str = ""
+    driver_source: str = ""
+    kernels: tuple[OwnKernel, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from html import escape
 import numpy as np
 
 from course_lab.check import guide
-from course_lab.check.diagnosis import output_name
+from course_lab.check.diagnosis import COMPLAINT, output_name
 from course_lab.check.protocol import Event, Problem, clean
 from course_lab.check.sentences import Diagnosis
 from course_lab.check.verdict import CaseRun
@@ -66,6 +66,7 @@ class Report:
     remark: what a right answer wastes, in a sentence.
     change: what is otherwise than at the learner's last try, in a sentence.
     card: how well a right answer does it, when asked for.
+    engines: on which its kernels were right.
     """
 
     number: str
@@ -79,6 +80,7 @@ class Report:
     remark: str = ""
     change: str = ""
     card: Card | None = field(default=None, compare=False)
+    engines: tuple[str, ...] = ()
 
     @property
     def passed(self) -> bool:
@@ -209,6 +211,8 @@ def _details(run: CaseRun, code: str, full: bool) -> list[str]:
         return [run.end.error.message]
     if run.seen.problem and run.seen.problem.fault:
         return ["a fault of the machine code"]
+    if run.seen.problem and run.driven and run.seen.problem.type == COMPLAINT:
+        return [run.seen.problem.message.partition(": ")[2]]
     if run.seen.problem:
         return [f"raised {run.seen.problem.type}"]
     lines = [] if run.comparisons else [f"returned {run.seen.returned}"]
@@ -286,6 +290,8 @@ def excerpt(code: str, line: int | None, column: int | None = None) -> tuple[str
 
 def shown_error(code: str, problem: Problem) -> tuple[str, ...]:
     """An exception as it is shown: the learner's own line, then Python's words."""
+    if problem.type == COMPLAINT:
+        return excerpt(code, problem.line)
     words = f"{problem.type}: {problem.message}".rstrip(": ").splitlines()
     return (*excerpt(code, problem.line), *words[:6])
 

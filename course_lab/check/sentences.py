@@ -76,6 +76,7 @@ SENTENCES = {
     "it has stored to {tensor} before another has loaded. Which lane loads an element, and which stores it?",
     "idle-programs": "{idle} of {total} programs of {kernel} have nothing to do. How many does it take?",
     "demand-not-met": "{sentence}",
+    "unknown-pick": "{sentence}",
     "compiler-refuses": "Right on the interpreter, but not a kernel for {arch}: {message}",
     "simulator-differs": "Right on the interpreter, wrong in the machine code of a simulated {gpu}. {why}",
     "simulator-fault": "Right on the interpreter, refused in the machine code of a simulated {gpu}: {message}",

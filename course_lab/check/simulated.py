@@ -21,6 +21,7 @@ from course_lab.check.verdict import CaseRun
 from gfxlab.code.card import cards_of
 
 ARCH = "gfx942"
+_ENGINE = f"simulated {ARCH}"
 _SECONDS = 10.0
 _MOST_CASES = 3
 _MOST_BYTES = 1 << 20  # of the arguments of a case
@@ -28,11 +29,12 @@ _MOST_BYTES = 1 << 20  # of the arguments of a case
 
 @dataclass(frozen=True)
 class Opinion:
-    """runs: the cases that went wrong there. diagnosis: why, or None. note: one quiet line."""
+    """runs: the cases that went wrong there. diagnosis: why, or None. note: one quiet line. engine: where it agrees."""
 
     runs: tuple[CaseRun, ...] = ()
     diagnosis: Diagnosis | None = None
     note: str = ""
+    engine: str = ""
 
 
 def second_opinion(job: Job, tree: ast.Module, runs: list[CaseRun]) -> Opinion:
@@ -53,12 +55,13 @@ def second_opinion(job: Job, tree: ast.Module, runs: list[CaseRun]) -> Opinion:
     if apart := _one_wave_after_the_other(job, [run for run in done if run.values_right], runs):
         return Opinion((apart,), diagnosis("wave-race", gpu=gpu, tensor=_in_place(tree)))
     if strange := [sentence for run in done for sentence in run.seen.wrong]:
-        return Opinion(note=f"Right on a simulated {gpu} as well, but take care: {strange[0]}")
+        return Opinion(note=f"Right on a simulated {gpu} as well, but take care: {strange[0]}", engine=_ENGINE)
     silent = next((run.seen.problem.message for run in done if run.seen.problem), "")
     if silent or len(done) < len(again):
         why = silent.partition(". ")[0].rstrip(".") or attempt.silence
         return Opinion(note=f"Not tried on a simulated {gpu}: {why}.")
-    return Opinion(note=f"Right on a simulated {gpu} as well ({len(done)} of {len(runs)} cases tried).")
+    tried = f"{len(done)} of {len(runs)} cases tried"
+    return Opinion(note=f"Right on a simulated {gpu} as well ({tried}).", engine=_ENGINE)
 
 
 def _one_wave_after_the_other(job: Job, done: list[CaseRun], before: list[CaseRun]) -> CaseRun | None:

@@ -102,6 +102,7 @@ class CaseRun:
 
     seen: what the child saw, None when the child did not get through this case.
     end: how the child died in this case, None when it did not.
+    driven: the exercise's own driver made the outputs, and saw to it that kernels ran (see `Exercise.driver`).
     """
 
     case: Case
@@ -113,6 +114,7 @@ class CaseRun:
     max_launches: int | None = None
     no_idle: bool = False
     demand: Callable[[tuple[Any, ...], tuple[LaunchSeen, ...]], str] | None = None
+    driven: bool = False
     seen: Seen | None = None
     end: Outcome | None = None
     printed: str = ""
@@ -155,7 +157,7 @@ class CaseRun:
     @property
     def needs_kernel(self) -> bool:
         """There is something to compute: not every expected output is empty."""
-        return self.engine == "interpreter" and any(e.numel() for e in self.expected)
+        return self.engine == "interpreter" and not self.driven and any(e.numel() for e in self.expected)
 
     @property
     def made_by_torch(self) -> bool:

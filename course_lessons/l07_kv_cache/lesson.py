@@ -1114,39 +1114,7 @@ else:
     print("No GPU here, so nothing is timed.")
 
 # %% [markdown]
-#
-# ## Which implementation runs (optional)
-#
-# A whole model depends on these functions, so know what a call does. Each function of `course_kernels` has two
-# implementations: the Triton kernel, and the formula in PyTorch (`reference.py`). The [**backend**](#Glossary) decides:
-#
-# | backend | a call takes |
-# |---|---|
-# | `auto` | the kernel where one can run: on a GPU, or on the CPU while the interpreter is on; else the formula |
-# | `triton` | the kernel, or an error that says why none can run |
-# | `torch` | the formula, always |
-#
-# `auto` is the default. So code that uses `course_kernels` also runs on a laptop without Triton, only slower: that is
-# the *eager fallback*. And when a result looks wrong, `torch` is the quickest way to find out whether a kernel is to
-# blame.
-
-# %%
-x = torch.randn(4, 3072, generator=generator)
-for backend in ("auto", "triton", "torch"):
-    with course_kernels.use_backend(backend), trace() as launches:
-        y = course_kernels.silu_and_mul(x)
-        taken = course_kernels.current_backend()
-    print(f"{backend:7} takes {taken:7} launches: {len(launches)}")
-
-# %% [markdown]
-# `use_backend` holds for its block, `set_backend("torch")` for all that follows. From outside, without touching the
-# code, it is a variable, read when the package is imported:
-#
-# ```
-# COURSE_KERNELS_BACKEND=torch python my_script.py
-# ```
-#
-# ### Kernels as layers
+# ## Kernels as layers (optional)
 #
 # The course's model calls functions. Most models are made of `nn.Module`s instead. `course_kernels.modules` has the
 # kernels in that form, with the parameter names of Hugging Face's Llama, so that its weights load into them:
@@ -1209,4 +1177,3 @@ print("same as the model's own MLP;", len(launches), "launch")
 # - **weight absorption**: multiplying the query by the weight that would have made the keys
 # - **padding row**: a row of a batch of fixed size that belongs to no token
 # - **launch overhead**: the time that starting a kernel takes, however little it does
-# - **backend**: which implementation a call takes, the kernel or the formula

@@ -198,3 +198,14 @@ def test_a_report_that_cannot_be_written_is_refused_before_the_work(course, monk
     monkeypatch.setattr("course_lab.doctor.owner_report.collect", lambda tests: pytest.fail("the work was begun"))
     status, _, error = course("report", "--output", "nowhere/report.md")
     assert status == 1 and error.startswith("course: --output nowhere/report.md: there is no folder ")
+
+
+def test_certificate_writes_an_svg_and_refuses_other_files(course, tmp_path):
+    record("90.1", "attempt", status="passed", answer="a", code="x", entry="x", engines=["interpreter"])
+    file = tmp_path / "mine.svg"
+    status, output, _ = course("certificate", "--name", "Ada", "--output", str(file))
+    assert status == 0 and "Self-checked" in output and str(file) in output
+    assert file.read_text().startswith("<svg") and "Ada" in file.read_text()
+    for wrong in (tmp_path / "mine.pdf", tmp_path / "nowhere" / "mine.svg"):
+        status, _, error = course("certificate", "--output", str(wrong))
+        assert status != 0 and "--output" in error and not wrong.exists()

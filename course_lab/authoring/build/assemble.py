@@ -10,6 +10,7 @@ from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
 from course_lab.authoring import source
+from course_lab.authoring.build import glossary
 from course_lab.authoring.lessons import Lesson
 
 NOT_COMPARED = "nbval-ignore-output"
@@ -40,7 +41,15 @@ def lesson_notebook(lesson: Lesson) -> NotebookNode:
             raise source.SourceError(f"{cell.place}: exercises belong into exercises.py, steps into steps.py.")
     nodes = [_exercise_cell(lesson, cell, lambda answer: answer.stub) for cell in cells]
     _fold_answers(nodes)
+    _link_glossary(nodes)
     return notebook(lesson, nodes)
+
+
+def _link_glossary(nodes: list[NotebookNode]) -> None:
+    """A lesson's glossary ends with the way to everybody's."""
+    for node in nodes:
+        if node.cell_type == "markdown" and glossary.HEADING in node.source:
+            node.source = f"{node.source.rstrip()}\n\n{glossary.LINK}"
 
 
 def _fold_answers(nodes: list[NotebookNode]) -> None:

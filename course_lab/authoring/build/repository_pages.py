@@ -7,7 +7,7 @@ from pathlib import Path
 
 import course_lab
 from course_lab.authoring import core, lessons
-from course_lab.authoring.build import compat, field_guide
+from course_lab.authoring.build import compat, field_guide, glossary
 from course_lab.authoring.lessons import Lesson
 from course_lab.bench import survey
 from gfxlab.tables import Table
@@ -44,6 +44,7 @@ def pages(root: Path = ROOT) -> Iterator[tuple[Path, str]]:
     text = between("simulator", survey.summary(results), text)
     yield readme, between("compat", compat.table(compat.stored()), text)
     if root.samefile(ROOT):
+        yield root / glossary.PAGE, glossary.page(here)
         yield root / "docs" / "simulator.md", _SIMULATOR.format(table=survey.table(results))
         yield root / "docs" / "field_guide.md", field_guide.page(here)
 

@@ -1,0 +1,237 @@
+"""Lesson 10 on both kernels that may be shipped: right answers written in other ways, weak test suites, false picks."""
+
+from __future__ import annotations
+
+import pytest
+
+from course_lab.authoring import lessons
+from course_lab.check import grade
+from course_lessons.l10_shipping.drivers import PretendedGpu
+from course_lessons.l10_shipping.drivers import tests_of as marked_tests
+
+GATED_CONTRACT = """\
+kernel = my_kernel("3.2")
+
+def ship(x):
+    if x.dtype not in (torch.float32, torch.float16, torch.bfloat16):
+        raise TypeError(f"x is {x.dtype}")
+    if x.dim() == 0 or x.shape[-1] % 2:
+        raise ValueError(f"an even number of columns is needed, got {tuple(x.shape)}")
+    shape = (*x.shape[:-1], x.shape[-1] // 2)
+    if 0 in x.shape:
+        return x.new_empty(shape)
+    strides = x.stride()
+    for i in range(x.dim() - 2):
+        if x.shape[i] > 1 and strides[i] != strides[i + 1] * x.shape[i + 1]:
+            raise ValueError(f"strides {strides}")
+    if x.shape[-1] > 1 and strides[-1] != 1:
+        raise ValueError(f"strides {strides}")
+    rows = math.prod(x.shape[:-1])
+    flat = x.as_strided((rows, x.shape[-1]), (strides[-2] if x.dim() > 1 else x.shape[-1], 1))
+    return kernel(flat).view(shape)
+"""
+GATED_BACKWARD = """\
+kernel = my_kernel("3.2")
+
+class Gate(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return kernel(x)
+
+    @staticmethod
+    def backward(ctx, dy):
+        (x,) = ctx.saved_tensors
+        gate, up = x.float().chunk(2, dim=-1)
+        s = torch.sigmoid(gate)
+        dgate = dy.float() * up * s * (1 + gate * (1 - s))
+        return torch.cat([dgate, dy.float() * gate * s], dim=-1).to(x.dtype)
+
+def differentiable(x):
+    return Gate.apply(x)
+"""
+GATED_OPERATOR = """\
+kernel = my_kernel("3.2")
+
+@torch.library.custom_op("mine::gate", mutates_args=())
+def operator(x: torch.Tensor) -> torch.Tensor:
+    return kernel(x)
+
+operator.register_fake(lambda x: x.new_empty(x.shape[0], x.shape[1] // 2))
+"""
+GATED_LAYER = """\
+kernel = my_kernel("3.2")
+
+class Mlp(torch.nn.Module):
+    def __init__(self, old):
+        super().__init__()
+        self.gate_proj, self.up_proj, self.down_proj = old.gate_proj, old.up_proj, old.down_proj
+
+    def forward(self, x):
+        both = torch.cat([self.gate_proj(x), self.up_proj(x)], dim=-1)
+        return self.down_proj(kernel(both.flatten(0, -2)).view(*x.shape[:-1], -1))
+
+def swap(model):
+    for layer in model.model.layers:
+        layer.mlp = Mlp(layer.mlp)
+"""
+GATED_SUITE = """\
+import pytest
+
+kernel = my_kernel("3.2")
+
+def right(x):
+    gate, up = x.double().chunk(2, dim=-1)
+    return torch.nn.functional.silu(gate) * up
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("rows, d", [(4, 64), pytest.param(3, 1), (2, 601), (3, 1100)])
+def test_values(implementation, rows, d, dtype):
+    x = torch.randn(rows, 2 * d, generator=torch.Generator().manual_seed(d)).to(dtype)
+    y = implementation(x)
+    assert y.dtype == dtype and y.shape == (rows, d)
+    torch.testing.assert_close(y.double(), right(x), rtol=1e-5 + torch.finfo(dtype).eps, atol=1e-6)
+
+def test_rows_apart(implementation):
+    x = torch.randn(4, 133)[:, :100]
+    torch.testing.assert_close(implementation(x).double(), right(x), rtol=1e-5, atol=1e-6)
+
+def test_large(implementation):
+    x = torch.tensor([[200.0, -200.0, 1.0, 1.0]])
+    torch.testing.assert_close(implementation(x).double(), right(x))
+
+MUTANTS = [("+", "* up, y", "+ up, y"), ("stride", "row * stride_xm", "row * d"), ("half", "gate_ptr + d", "gate_ptr")]
+MUTANTS[0] = ("sum", "tl.exp(-gate)) * up", "tl.exp(-gate)) + up")
+"""
+HYPOTHESIS_SUITE = """\
+import pytest
+
+from hypothesis import given, settings, strategies as st
+kernel = my_kernel("2.2")
+
+def right(x, w, eps):
+    x = x.double()
+    return x / torch.sqrt((x * x).mean(-1, keepdim=True) + eps) * w.double()
+
+def close(implementation, x, w, eps):
+    before = x.clone()
+    y = implementation(x, w, eps)
+    assert torch.equal(x, before) and y.dtype == x.dtype
+    torch.testing.assert_close(y.double(), right(before, w, eps), rtol=1e-5 + torch.finfo(x.dtype).eps, atol=1e-7)
+
+def test_values(implementation):
+    @settings(max_examples=8)
+    @given(n=st.integers(1, 700), eps=st.sampled_from([1e-5, 0.3]), scale=st.sampled_from([1e-3, 1.0]))
+    def holds(n, eps, scale):
+        torch.manual_seed(n)
+        close(implementation, (scale * torch.randn(3, n + 5))[:, :n], 1 + torch.rand(n), eps)
+    holds()
+
+@pytest.mark.parametrize("n", [1025, 3000])
+def test_long(implementation, n):
+    close(implementation, torch.randn(2, n), torch.rand(n), 1e-5)
+
+class TestNothing:
+    pass
+
+def test_half(implementation):
+    close(implementation, (300 * torch.randn(2, 400)).half(), torch.rand(400), 1e-5)
+
+MUTANTS = (("n", "/ N", "/ (N + 1)"), ("w", " * w\\n", " + w\\n"), ("s", "row * stride_xm", "row"))
+"""
+EVENTS = """\
+def benchmark(gpu, sizes):
+    def once(size):
+        gpu.flush_cache()
+        gpu.synchronize()
+        before = gpu.clock()
+        gpu.kernel(size)
+        gpu.synchronize()
+        return gpu.clock() - before
+    for size in sizes:
+        gpu.kernel(size)
+    runs = {size: [] for size in sizes}
+    for _ in range(30):
+        for size in sizes:
+            runs[size].append(once(size))
+    return {size: torch.tensor(times).median().item() for size, times in runs.items()}
+"""
+RIGHT = {
+    "10.1, the gate": ("10.1", GATED_CONTRACT),
+    "10.2, the gate": ("10.2", GATED_BACKWARD),
+    "10.3, the gate": ("10.3", GATED_OPERATOR),
+    "10.4, the gate": ("10.4", GATED_LAYER),
+    "10.5, the gate": ("10.5", GATED_SUITE),
+    "10.5, hypothesis": ("10.5", HYPOTHESIS_SUITE),
+    "10.6, sizes in turn": ("10.6", EVENTS),
+}
+
+
+@pytest.mark.parametrize("number, code", RIGHT.values(), ids=RIGHT)
+def test_a_right_answer_on_the_other_kernel_or_written_in_another_way_passes(number, code):
+    report = grade(number, code)
+    assert report.passed, report
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        (("rtol=1e-5 + torch.finfo(x.dtype).eps, atol=1e-7", "rtol=1e-2, atol=1e-2"), "mutant-survives"),
+        (("close(implementation, (300 *", "close(implementation, (1 *"), "mutant-survives"),
+        (("def test_long", "def untested"), "mutant-survives"),
+        (("    holds()\n", ""), "mutant-survives"),
+        (("1 + torch.rand(n)", "torch.ones(n)"), "mutant-survives"),
+        (("rtol=1e-5 + torch.finfo(x.dtype).eps, atol=1e-7", "rtol=0, atol=0"), "rejects-a-right-kernel"),
+        (("def test_half(implementation):", "def test_half(implementation, missing):"), "rejects-a-right-kernel"),
+        (('"/ (N + 1)"', '"/ N  "'), "equivalent-mutant"),
+    ],
+)
+def test_a_weak_suite_is_told_what_it_lets_through(change, code):
+    old, new = change
+    assert old in HYPOTHESIS_SUITE
+    if old == "1 + torch.rand(n)":  # weights of one everywhere
+        suite = HYPOTHESIS_SUITE.replace("1 + torch.rand(n)", new).replace("torch.rand(n)", new)
+        suite = suite.replace("torch.rand(400)", "torch.ones(400)")
+    else:
+        suite = HYPOTHESIS_SUITE.replace(old, new)
+    report = grade("10.5", suite)
+    assert report.diagnosis.code == code, report
+
+
+@pytest.mark.parametrize("line", ['kernel = my_kernel("1.2")', "kernel = my_kernel('9.9')", "", '# my_kernel("2.2")'])
+def test_a_kernel_that_is_not_offered_is_refused_by_name(line):
+    report = grade("10.1", lessons.solution("10.1").replace('kernel = my_kernel("2.2")', line))
+    assert report.diagnosis.code == "unknown-pick" and '"2.2"' in report.diagnosis.sentence
+
+
+def test_the_learners_own_answer_is_what_is_shipped(course_home):
+    from course_lab.journal import record
+
+    code = lessons.solution("2.2").replace("* tl.rsqrt(mean_square + eps)", "* 2 * tl.rsqrt(mean_square + eps)")
+    record("2.2", "attempt", status="passed", answer="mine", code=code, entry="rms_norm")
+    report = grade("10.1", lessons.solution("10.1"))
+    assert report.diagnosis.code == "constant-factor", report
+
+
+# ---- the drivers themselves ----------------------------------------------------------------------------------------
+
+
+def test_the_pretended_gpu_runs_behind_the_clock():
+    gpu, size = PretendedGpu(0), 1 << 24
+    gpu.kernel(size)
+    gpu.synchronize()
+    start = gpu.clock()
+    gpu.kernel(size)
+    assert gpu.clock() - start == pytest.approx(gpu.LAUNCH)
+    gpu.synchronize()
+    assert gpu.clock() - start == pytest.approx(gpu.cold(size) * gpu.WARM, rel=0.02)
+
+
+def test_each_test_runs_with_every_value_of_its_marks():
+    def test_one(implementation, a, b):
+        pass
+
+    test_one = pytest.mark.parametrize("a", [1, 2])(pytest.mark.parametrize(("b",), [(3,), pytest.param(4)])(test_one))
+    found = [values for _, _, values in marked_tests({"test_one": test_one, "other": print, "test_text": "no"})]
+    assert found == [{"b": 3, "a": 1}, {"b": 3, "a": 2}, {"b": 4, "a": 1}, {"b": 4, "a": 2}]
