@@ -224,14 +224,11 @@ def _close(result: MachineCode, begun: list[tuple[str, str]], runs: list[Run]) -
     runs.clear()
 
 
-_HEAD = (
-    "operation", "launches", "wave instructions", "vector", "matrix", "bytes asked for", "each once", "lines",
-    "LDS bytes", "conflicts",
-)  # fmt: skip
+_HEAD = ("operation", "launches", "instructions", "vector", "matrix", "bytes", "each once", "LDS bytes")
 
 
 def _row(name: str, c: Counts) -> tuple[str, ...]:
-    numbers = c.launches, c.instructions, c.vector, c.matrix, c.bytes, c.least, c.lines, c.lds, c.conflicts
+    numbers = c.launches, c.instructions, c.vector, c.matrix, c.bytes, c.least, c.lds
     return name, *(f"{number:,}" for number in numbers)
 
 
@@ -239,23 +236,30 @@ _LEFT, _TOP, _ROW, _GAP = 92, 30, 13, 2
 
 
 def _picture(calls: Sequence[Executed], title: str) -> svg.Picture:
+    """What is longer than the longest layer goes on in a new line, so that all widths have one scale."""
     canvas, rows = svg.Canvas(), _rows(calls)
     canvas.text(10, 18, title, "b")
-    scale = (canvas.width - _LEFT - 10) / max(sum(call.counts.instructions for call in row) for row in rows.values())
+    sums = {name: sum(call.counts.instructions for call in row) for name, row in rows.items()}
+    longest = max((total for name, total in sums.items() if name.startswith("layer")), default=max(sums.values()))
+    scale = (canvas.width - _LEFT - 10) / longest
     colours = {name: svg.colour(i) for i, name in enumerate(dict.fromkeys(call.operation for call in calls))}
     y = _TOP
     for name, row in rows.items():
         canvas.text(10, y + 10, name, "s")
-        x = float(_LEFT)
+        done = 0  # instructions of this line
         for call in row:
-            width = call.counts.instructions * scale
-            words = f"{call.place}, {call.operation}: {call.counts.instructions:,} wave instructions"
-            canvas.box(x, y, width, _ROW - _GAP, colours[call.operation], f"{words}, {call.counts.bytes:,} bytes", 0.55)
-            x += width
+            left = call.counts.instructions
+            words = f"{call.place}, {call.operation}: {left:,} wave instructions, {call.counts.bytes:,} bytes"
+            while left:
+                part = min(left, longest - done)
+                box = _LEFT + done * scale, y, part * scale, _ROW - _GAP
+                canvas.box(*box, colours[call.operation], words, 0.55)
+                left, done = left - part, done + part
+                if left:
+                    y, done = y + _ROW, 0
         y += _ROW
     canvas.legend(y + 6, [(fill, name, 0.55) for name, fill in colours.items()])
-    lines = [f"  {name}: {sum(call.counts.instructions for call in row):,}" for name, row in rows.items()]
-    return canvas.picture(escape(title), "\n".join([title, *lines]))
+    return canvas.picture(escape(title), "\n".join([title, *(f"  {name}: {total:,}" for name, total in sums.items())]))
 
 
 def _rows(calls: Sequence[Executed]) -> dict[str, list[Executed]]:

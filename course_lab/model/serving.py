@@ -40,9 +40,9 @@ class Served:
 
     def __str__(self) -> str:
         return (
-            f"{len(self.texts)} prompts in {self.steps} steps; {self.read} of {self.in_prompts} prompt tokens read; "
-            f"{self.pages} pages in use at most instead of {self.alone}, {self.copies} of them copied before they were "
-            f"written: {self.bytes_saved:,} bytes saved"
+            f"{len(self.texts)} prompts in {self.steps} steps; {self.read} of {self.in_prompts} prompt tokens read\n"
+            f"{self.copies} pages copied before they were written\n"
+            f"at most {self.pages} pages in use instead of {self.alone}: {self.bytes_saved:,} bytes saved"
         )
 
 

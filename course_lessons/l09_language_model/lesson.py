@@ -131,8 +131,8 @@ for temperature in (0.3, 1.0, 3.0):
     print(f"T = {temperature:<8} " + "".join(f"{p:12.1%}" for p in soften(values, temperature)[0].tolist()))
 
 # %% [markdown]
-# **Look.** The order never changes. At 0.3 nearly everything is on the first, at 3 all six are alike. Choosing the
-# largest is what is left when the temperature goes to 0.
+# **Look.** The order never changes. At 0.3 more than half is on the first, at 3 all six are nearly alike. Choosing
+# the largest is what is left when the temperature goes to 0.
 #
 # In PyTorch the draw is a division, a softmax (with its maximum and its sum), a cumulative sum, a comparison, a sum
 # and a lookup. Exercise 9.2 is all of it in one launch, and 9.1 finds the `k` best. Until you have solved them, the
@@ -199,8 +199,8 @@ print("layers:", len(token.by_layer()) - 1)
 token.picture("One token of SmolLM2 as gfx942 machine code")
 
 # %% [markdown]
-# Thirty times the same. At the bottom stands one product that is as wide as a layer: the logits, 49152 rows of the
-# embedding. That is the price of a large vocabulary in a small model.
+# Thirty times the same. At the bottom stands one product that is as long as eight layers, in as many lines: the
+# logits, 49152 rows of the embedding. That is the price of a large vocabulary in a small model.
 #
 # ### Which limit binds?
 #
