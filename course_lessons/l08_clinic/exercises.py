@@ -12,12 +12,18 @@
 #    launch fails or is needlessly slow, `breaking_target()` returns a pair instead: the name of an architecture, and a
 #    size.
 # 2. **The cause.** `cause` is one of the names in the statement.
-# 3. **The repair.** Change kernel and launcher as you like. The author's test must pass and so must cases that he did
-#    not think of. A repair also has a price: the statement says what it may cost.
+# 3. **The repair.** Change kernel and launcher as you like. The author's test must pass and so must cases that its
+#    author did not think of. A repair also has a price: the statement says what it may cost.
 #
-# You may hand in one part at a time. `patient("8.1")` gives you the kernel as it was, to hunt with: `p.launch(...)`
-# calls its launcher, `p.kernel` is the kernel, `p.test()` runs the author's test, `p.reference(...)` computes what is
-# right.
+# You may hand in one part at a time. `p = patient("8.1")` gives you the kernel as it was, to hunt with:
+#
+# | | |
+# |---|---|
+# | `p.launch(...)`, `p.kernel` | its launcher, and the kernel itself |
+# | `p.test()`, `p.reference(...)` | the author's test; what is right |
+# | `with trace() as t: p.launch(...)` | then `t[0].picture()`, `t[0].amd_report("gfx1100")` |
+# | `with using("gfx942") as runs: p.launch(...)` | the machine code, executed; `runs[0].wrong` |
+# | `p.waves_apart(...)` | the same, one wave after the other |
 
 # %%
 import course_lab
@@ -87,7 +93,7 @@ def test_row_variance():
 
 # %% [markdown] tags=["solution-only"]
 # **The hunt.** The report says *lost their centre*, so the mean matters: `torch.randn(4, 500) + 10` is wrong by 2.4,
-# and the author's own input by far less than his tolerance. Shrink it: one row, three columns, all equal to 1. The
+# and the author's own input by far less than the tolerance. Shrink it: one row, three columns, all equal to 1. The
 # variance should be 0 and is 1/3. Now each number can be followed by hand. The block has four lanes. The fourth was
 # loaded as 0, which is right for the first sum; then the mean is taken from it, and its square, 1, goes into the second
 # sum.

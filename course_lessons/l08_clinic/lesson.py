@@ -417,7 +417,8 @@ for number, names in blind.items():
 # then numbers; then the report, for *every* card that you ship to; then the waves.
 #
 # The [field guide](../docs/field_guide.md) has all twelve patients on a page that you can print: symptom, instrument,
-# cause, cure. It also lists every diagnosis that a check can give, with the place in the lessons that teaches it.
+# cause, cure. It also lists every diagnosis that a check can give, with the place in the lessons that teaches it. It
+# names the causes, so read it after the exercises.
 #
 # ## On real hardware
 #

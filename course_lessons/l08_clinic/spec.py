@@ -569,7 +569,7 @@ QUANTISE = Exercise(
         ),
     ),
     hints=(
-        "Half of the columns in the author's test are zeros. What has your token that his rows have not?",
+        "Half of the columns in the author's test are zeros. What has your token that those rows have not?",
         "What is the scale of a row of zeros, and what is the first element divided by it?",
         "A magnitude of at least 1e-10: `amax = tl.maximum(<...>, <...>)`.",
     ),
