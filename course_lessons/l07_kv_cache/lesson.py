@@ -1141,8 +1141,8 @@ print("same as the model's own MLP;", len(launches), "launch")
 # - The exercises: [`exercises/07_kv_cache.ipynb`](../exercises/07_kv_cache.ipynb). 7.1 stores rows, 7.2 and 7.3 fill
 #   pages, 7.4 is a repair of attention, 7.5 the merge, and 7.6 packs keys in fp8.
 #
-# This is where the short path ends: from adding two vectors to a language model that decodes on your kernels. Next
-# comes [08 The kernel clinic](08_clinic.ipynb): kernels that pass their tests and are wrong.
+# Here the short path ends: from two vectors to a model that decodes on your kernels. Next:
+# [08 The kernel clinic](08_clinic.ipynb).
 #
 # ### From formula to code
 #
