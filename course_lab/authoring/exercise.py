@@ -95,7 +95,7 @@ class Exercise:
     inplace: positions of arguments that the entry is asked to write; what they hold afterwards is compared with what
         the reference leaves in its own copy, and changing them is no mistake.
     max_launches: the most kernels that one call may launch (1 for "fuse it"); None for any number.
-    no_idle: the text asks for as many programs as there is work: more are a mistake.
+    no_idle: the text gives each program a block of its own: programs with nothing to do cost the card's score.
     demand: takes the arguments of a case and what was seen of its launches (`check.protocol.LaunchSeen`); returns what
         of the text was not met, in a sentence, or "".
     torch_may_finish: the returned tensor may be computed by PyTorch from what a kernel wrote (a last small sum).

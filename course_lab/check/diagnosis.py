@@ -187,8 +187,6 @@ def too_many_launches(facts: Facts) -> Diagnosis | None:
 def demands(facts: Facts) -> Diagnosis | None:
     """What the text asks for besides the numbers."""
     for run in facts.failing:
-        if launch := run.idle_launch:
-            return diagnosis("idle-programs", idle=launch.idle, total=launch.programs, kernel=launch.name)
         if run.values_right and run.unmet:
             return diagnosis("demand-not-met", sentence=run.unmet)
     return None

@@ -29,7 +29,10 @@ _solutions: dict[str, Measured] = {}  # of this process
 
 @dataclass(frozen=True)
 class Measured:
-    """What the child found out about one answer (see `measured.measure`); `problem` when it found nothing."""
+    """What the child found out about one answer (see `measured.measure`); `problem` when it found nothing.
+
+    programs, idle: of all launches; idle is 0 where the text does not give each program a block of its own.
+    """
 
     launches: int = 0
     moved: int = 0
@@ -40,15 +43,23 @@ class Measured:
     refused: str = ""
     picture: dict[str, str] | None = None
     problem: str = ""
+    programs: int = 0
+    idle: int = 0
 
     def bytes_line(self, other: Measured | None) -> str:
-        """The bytes and their score: the solution's as a part of those moved. Without one, the least possible's."""
+        """The bytes and their score: the solution's as a part of those moved. Without one, the least possible's.
+
+        Programs with nothing to do lower it, each by its share.
+        """
         if self.blind:
             return f"Bytes were not counted. {self.blind}"
         usable = other if other and not (other.problem or other.blind) else None
         known = usable.moved if usable else self.least
         who = "the reference solution moves" if usable else "the least possible is"
-        score = f"a score of {min(1.0, known / self.moved) if self.moved else 1.0:.0%}"
+        busy = 1 - self.idle / self.programs if self.programs else 1.0
+        score = f"a score of {busy * (min(1.0, known / self.moved) if self.moved else 1.0):.0%}"
+        if self.idle:
+            score = f"{self.idle:,} of {self.programs:,} programs have nothing to do: {score}"
         least = f", the least possible: {score}." if self.moved <= self.least else f", {who} {known:,}: {score}."
         return f"{self.moved:,} bytes moved{least}"
 
@@ -64,7 +75,9 @@ def look(job: Job, picture: str, runs: list[CaseRun], solution: str | None, arch
     with ThreadPoolExecutor(2) as pool:
         other = pool.submit(_of_solution, job, picture, solution, arch) if solution else None
         mine = _measure(job, picture, arch)
-        return _card(mine, other.result() if other else None, run.case.name, arch)
+        return _card(
+            mine if run.no_idle else replace(mine, idle=0), other.result() if other else None, run.case.name, arch
+        )
 
 
 def roomiest(runs: list[CaseRun]) -> CaseRun:

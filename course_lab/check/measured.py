@@ -27,7 +27,8 @@ def measure(payload: dict[str, Any]) -> dict[str, Any]:
     payload: as for a check, and "arch" to compile for, "picture" (the name of a function of `gfxlab.draw`, or "").
 
     Returns:
-        {"launches": how many, "moved" and "least": bytes of the whole call, "waste": sentences, "blind": why nothing
+        {"launches": how many, "moved" and "least": bytes of the whole call, "programs"
+        and "idle": how many, and how many of them stored nothing, "waste": sentences, "blind": why nothing
         was watched, or "", "amd": an `AmdReport` as JSON or None, "refused": why there is none, "picture": {"text",
         "html"} or None}.
     """
@@ -48,12 +49,20 @@ def measure(payload: dict[str, Any]) -> dict[str, Any]:
         "launches": len(own),
         "moved": sum(moved),
         "least": least_bytes(own, [a for a in args if isinstance(a, torch.Tensor)], outputs),
+        "programs": sum(launch.programs for launch in own),
+        "idle": sum(map(_idle, own)),
         "waste": [note for ledger in ledgers for note in ledger.notes()],
         "blind": hooks.unseen(),
         "amd": amd,
         "refused": refused,
         "picture": _picture(main, payload["picture"]),
     }
+
+
+def _idle(launch: TracedLaunch) -> int:
+    """Programs that stored nothing; 0 where not every access was kept."""
+    busy = {access.program for access in launch.accesses if access.kind != "load" and access.mask.any()}
+    return 0 if launch.left_out else launch.programs - len(busy)
 
 
 def least_bytes(launches: list[TracedLaunch], inputs: list[torch.Tensor], outputs: list[torch.Tensor]) -> int:

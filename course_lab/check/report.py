@@ -233,8 +233,6 @@ def _details(run: CaseRun, code: str, full: bool) -> list[str]:
         lines.append("the returned tensor was made by PyTorch")
     if run.too_many_launches:
         lines.append(f"{len(run.own_launches)} kernels were launched")
-    if run.idle_launch:
-        lines.append(f"{run.idle_launch.idle} of {run.idle_launch.programs} programs had nothing to do")
     if run.values_right and run.unmet:
         lines.append("the numbers are right; the text asks for more")
     return lines

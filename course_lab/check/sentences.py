@@ -74,7 +74,6 @@ SENTENCES = {
     "Should one program do both, an atomic order them, or a second launch follow?",
     "wave-race": "Right while all waves of a program go in step, wrong on a simulated {gpu} where one goes ahead: "
     "it has stored to {tensor} before another has loaded. Which lane loads an element, and which stores it?",
-    "idle-programs": "{idle} of {total} programs of {kernel} have nothing to do. How many does it take?",
     "demand-not-met": "{sentence}",
     "unknown-pick": "{sentence}",
     "compiler-refuses": "Right on the interpreter, but not a kernel for {arch}: {message}",

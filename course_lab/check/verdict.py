@@ -174,13 +174,6 @@ class CaseRun:
         expected, before = self.expected[output], self.args[self.inplace[output - returned]]
         return not close(numbers(before), numbers(expected), 0.0, 0.0).all()
 
-    @property
-    def idle_launch(self) -> LaunchSeen | None:
-        """A launch with programs that have nothing to do, where the text asks for none."""
-        if not self.no_idle or self.engine != "interpreter":
-            return None
-        return next((launch for launch in self.own_launches if launch.idle), None)
-
     @cached_property
     def unmet(self) -> str:
         """What of the text's demands was not met, in a sentence; "" when there is nothing to complain about."""
@@ -198,7 +191,7 @@ class CaseRun:
             return False
         if self.needs_kernel and (not self.own_launches or self.made_by_torch):
             return False
-        return not (self.too_many_launches or self.idle_launch or self.unmet)
+        return not (self.too_many_launches or self.unmet)
 
     def writer(self, output: int, index: tuple[int, ...]) -> Event | None:
         """The store that wrote this element last; None when no kernel wrote it."""

@@ -213,9 +213,18 @@ def disk(machine: Machine) -> Finding:
     return ok("Disk", free)
 
 
+def answers(machine: Machine) -> Finding:
+    """Whether the code of an answer is kept to its own folder while it is checked."""
+    if not machine.open_doors:
+        return ok("Answers", "their code reads Python and writes one folder of its own, held by Landlock")
+    return note(
+        "Answers", machine.open_doors, "Linux 5.13 or newer with Landlock; until then check code that you trust"
+    )
+
+
 CHECKS: tuple[Callable[[Machine], Finding | None], ...] = (
     *(python, platform, torch, triton, one_triton, numpy, packages),
-    *(kfd, gpu, backend, engine, weights, disk),
+    *(kfd, gpu, backend, engine, weights, answers, disk),
 )
 
 

@@ -14,6 +14,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from gfxlab import confinement
+
 COURSE, INSTRUMENTS = "triton-amd-course", "gfxlab"  # the two distributions of the repository
 PROBE_SECONDS = 120
 
@@ -46,6 +48,7 @@ class Machine:
     kfd_group: str  # the group that may
     nvidia: bool
     free_disk: int
+    open_doors: str = ""  # what an answer could reach that it should not, in a sentence
     checkout: str = ""  # the folder of the course's repository; "" where only its packages are installed
 
     @classmethod
@@ -68,6 +71,7 @@ class Machine:
             kfd_group=group_name(kfd.stat().st_gid) if kfd.exists() else "",
             nvidia=Path("/dev/nvidia0").exists() or shutil.which("nvidia-smi") is not None,
             free_disk=shutil.disk_usage(Path.cwd()).free,
+            open_doors=confinement.open_doors(),
             checkout=checkout(),
         )
 

@@ -249,6 +249,7 @@ _COPY = Exercise(
     minutes=15,
     entry="copy",
     reference=own.copy,
+    no_idle=True,
     cases=(
         Case("contiguous", _view(16, 256, lambda x: x), **_EXACT, again=True),
         Case("rows and columns not multiples of a block", _view(37, 83, lambda x: x), **_EXACT),

@@ -235,6 +235,7 @@ _RMS_NORM = Exercise(
     entry="rms_norm",
     reference=reference.rms_norm,
     exact=widened(reference.rms_norm),
+    no_idle=True,
     cases=(
         Case("power-of-two width", _norm(4, 256), **_ONCE, again=True),
         Case("SmolLM2's width, 576", _norm(5, 576), **_ONCE),
@@ -533,6 +534,7 @@ _SHORT = Exercise(
     entry="rms_norm_short",
     reference=reference.rms_norm,
     exact=widened(reference.rms_norm),
+    no_idle=True,
     cases=(
         Case("rows and columns powers of two", _norm(64, 32), **_ONCE, again=True),
         Case("12 columns", _norm(32, 12), **_ONCE),

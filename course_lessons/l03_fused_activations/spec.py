@@ -507,6 +507,7 @@ _DROPOUT = Exercise(
     reference=own.dropout_step,
     exact=widened(own.dropout_step),
     max_launches=2,
+    no_idle=True,
     cases=(
         Case("one block, p = 0.5", _step(4, 64, 0.5, 1), **_ONCE, again=True),
         Case("many blocks of both kernels", _step(5, 576, 0.5, 2), **_ONCE),
@@ -604,6 +605,7 @@ _ACT_QUANT = Exercise(
     reference=own.silu_mul_quant,
     exact=_exact_groups,
     max_launches=1,
+    no_idle=True,
     cases=(
         Case("two whole groups", _halves(3, 256, 128, scale=10.0), **_SCALED, again=True),
         Case("SmolLM2's width, twelve groups", _halves(2, 1536, 128, scale=10.0), **_SCALED),

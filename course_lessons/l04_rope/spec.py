@@ -217,6 +217,7 @@ _HEAD = Exercise(
     entry="rope",
     reference=partial(reference.rope, layout="thd"),
     exact=widened(partial(reference.rope, layout="thd")),
+    no_idle=True,
     cases=(
         Case("one token, at position 0", _counted(1, 2, 16), **_ONCE),
         Case("several positions, SmolLM2's head of 64", _counted(5, 3, 64), **_ONCE, again=True),

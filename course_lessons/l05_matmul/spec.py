@@ -180,6 +180,7 @@ _MATMUL = Exercise(
     picture="tile_walk",
     reference=reference.matmul,
     exact=widened(reference.matmul),
+    no_idle=True,
     cases=(
         Case("one tile, one step", _product(32, 32, 32), **_ONCE),
         Case("several tiles and steps", _product(64, 96, 128), **_ONCE),
@@ -350,6 +351,7 @@ _ORDER = Exercise(
     reference=reference.matmul,
     exact=widened(reference.matmul),
     kind="repair",
+    no_idle=True,
     cases=(
         Case("like its own test: 8 rows of 4 tiles", _product(128, 64, 32), **_ONCE),
         Case("25 tiles: 8 does not divide them", _product(64, 112, 8), **_ONCE, again=True),
@@ -419,6 +421,7 @@ _GATED = Exercise(
     reference=own.gated_linear,
     exact=widened(own.gated_linear),
     max_launches=1,
+    no_idle=True,
     cases=(
         Case("several tiles and steps", _gated(64, 64, 64), **_ONCE),
         Case("no side a multiple of a block", _gated(33, 45, 70), **_ONCE, again=True),

@@ -119,6 +119,7 @@ _APPEND = Exercise(
     entry="append_kv",
     reference=own.append_kv,
     inplace=(2, 3),
+    no_idle=True,
     cases=(
         Case("SmolLM2's heads, the prompt", _append(6, 3, 64, room=18, start=0), **_EXACT, again=True),
         Case("one token, in the middle", _append(1, 3, 64, start=9), **_EXACT),

@@ -48,7 +48,6 @@ TAUGHT = {
     "gpu-differs": "08_clinic#Who sees it?",
     "race": "04_rope#The trap: turned in place",
     "wave-race": "04_rope#The trap: turned in place",
-    "idle-programs": "05_matmul#The trap: tiles that nobody computes (optional)",
     "demand-not-met": "00_start_here#How exercises work",
     "compiler-refuses": "00_start_here#Engine 2: the AMD compiler",
     "simulator-differs": "00_start_here#What each engine can tell you",

@@ -159,13 +159,13 @@ def test_waves_that_swap_through_memory_are_found_out():
 # ---- what a text may ask for besides numbers -------------------------------------------------------------------------
 
 
-def test_idle_programs_fail_where_the_text_asks_for_none():
+def test_idle_programs_cost_the_score_where_each_has_a_block_of_its_own():
     wasteful = DOUBLE_SOLUTION.replace("(triton.cdiv(x.numel(), 128),)", "(x.numel(),)")
-    report = grade(replace(DOUBLE, no_idle=True), wasteful)
-    assert report.diagnosis.code == "idle-programs"
-    assert "1016 of 1024 programs of double_kernel have nothing to do" in report.diagnosis.sentence
-    assert "1016 of 1024 programs had nothing to do" in str(report)
-    assert grade(replace(DOUBLE, no_idle=True), DOUBLE_SOLUTION).passed
+    report = grade(replace(DOUBLE, no_idle=True), wasteful, card=True)
+    assert report.passed, "the numbers are right"
+    assert "1,016 of 1,024 programs have nothing to do: a score of 1%" in report.card.text
+    assert "a score of 100%" in grade(replace(DOUBLE, no_idle=True), DOUBLE_SOLUTION, card=True).card.text
+    assert "a score of 100%" in grade(DOUBLE, wasteful, card=True).card.text
 
 
 def test_idle_programs_are_a_remark_elsewhere():

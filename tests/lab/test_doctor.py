@@ -263,7 +263,7 @@ def test_json_says_the_same():
 def test_text_has_each_fix_on_a_line_of_its_own():
     text = doctor.as_text(doctor.findings(machine(packages={"nbval": None}))).plain
     assert "\n            /course/.venv/bin/python -m pip install 'nbval==0.11.0'\n" in text
-    assert text.endswith("1 of 10 checks failed; the command under each mends it.")
+    assert text.endswith("1 of 11 checks failed; the command under each mends it.")
 
 
 def run_course(*arguments: str, **environment: str) -> subprocess.CompletedProcess:
@@ -298,3 +298,10 @@ def test_every_triton_name_of_the_set_up_is_known_to_the_doctor(monkeypatch):
     import setup as setup_script
 
     assert set(setup_script.TRITONS) <= set(TRITONS)
+
+
+def test_open_doors_are_said():
+    (held,) = [one for one in doctor.findings(LAPTOP) if one.check == "Answers"]
+    assert held.status == "ok"
+    (open_,) = [one for one in doctor.findings(replace(LAPTOP, open_doors="Anything goes.")) if one.check == "Answers"]
+    assert open_.status == "note" and open_.text == "Anything goes." and "Landlock" in open_.fix
