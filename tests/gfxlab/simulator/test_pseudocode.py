@@ -12,7 +12,7 @@ import sys
 
 import pytest
 from one_instruction import signature
-from oracle import assembler, memories, scalars
+from oracle import assembler, memories, pairs, scalars
 from oracle.bits import Unsupported
 from oracle.judge import Judge
 from oracle.texts import of_vector
@@ -28,7 +28,7 @@ pytestmark = [
     pytest.mark.skipif(not TREE, reason="ORACLE_TREE does not name a checkout with AMD's pseudocode"),
     pytest.mark.skipif(not assembler.program(), reason="no llvm-mc of LLVM 19 or later is installed"),
 ]
-GUIDES = {"gfx942": "cdna", "gfx950": "cdna", "gfx1100": "rdna3", "gfx1201": "rdna4"}
+GUIDES = {"gfx90a": "cdna", "gfx942": "cdna", "gfx950": "cdna", "gfx1100": "rdna3", "gfx1201": "rdna4"}
 ORDER = ["VOP3Op", "VOP3SDOp", "VOP2Op", "VOP1Op", "VOPCOp", "VOP3POp"]
 # Where guide and simulator differ and the simulator is right: why.
 REASONS = {
@@ -129,3 +129,11 @@ def test_loads_stores_and_atomics(arch):
     tried = memories.accesses([name for name in texts if name.startswith(("ds_", "global_", "buffer_"))], arch)
     passed, beyond = _compared(memories.MemoryJudge(arch, text_of, chance), tried)
     assert passed > 200 and beyond < 10, (passed, beyond)
+
+
+@pytest.mark.parametrize("arch", GUIDES)
+def test_packed_instructions_and_dual_issue(arch):
+    texts, text_of = guide_texts(GUIDES[arch])
+    chance = random.Random(1)
+    passed, beyond = _compared(pairs.PairJudge(arch, text_of, chance), pairs.trials(list(texts), arch, chance))
+    assert passed > 100 and not beyond, (passed, beyond)

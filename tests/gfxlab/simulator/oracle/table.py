@@ -7,11 +7,12 @@ A mark says what is checked, not that it passed today: the tests named in the pa
 
 from __future__ import annotations
 
+import random
 import re
 from pathlib import Path
 
 from one_instruction import signature
-from oracle import assembler
+from oracle import assembler, memories, pairs, scalars
 from oracle.texts import of_vector
 from test_pseudocode import GUIDES, REASONS, guide_texts
 
@@ -92,15 +93,28 @@ def _in_kernels(arch: str) -> set[str]:
     return {re.sub(r"_(e32|e64|sdwa|dpp)$", "", line.split()[0]) for line in lines}
 
 
+def _compared(texts: dict, arch: str) -> set[str]:
+    """What `test_pseudocode.py` tries of the scalar, memory and packed instructions and of the pairs."""
+    chance, names = random.Random(1), list(texts)
+    tried = scalars.trials([name for name in names if name.startswith(("s_", "v_s_"))], arch, chance)
+    tried += memories.accesses([name for name in names if name.startswith(("ds_", "global_", "buffer_"))], arch)
+    tried += pairs.trials(names, arch, chance)
+    found = {trial.name for trial in tried}
+    halves = [name.removeprefix("v_dual_").split() for name in found if name.startswith("v_dual_")]
+    duals = {f"v_dual_{half}" for pair in halves for half in pair}
+    return {name for name in found if not name.startswith("v_dual_")} | duals
+
+
 def _marks(arch: str, sources: str) -> dict[str, str]:
-    texts, text_of = guide_texts(GUIDES.get(arch, "cdna"))
+    texts, text_of = guide_texts(GUIDES[arch])
     vector = _existing(_vector_texts(sorted(texts), arch, text_of), arch)
     scalar = _existing(_scalar_texts(sorted(texts)), arch)
     kernels = _in_kernels(arch)
+    compared = _compared(texts, arch)
     marks = {}
-    for name in vector | scalar | kernels:
+    for name in vector | scalar | kernels | compared:
         mark = ""
-        if name in vector and arch in GUIDES:
+        if name in vector | compared:
             mark += "d" if any(re.match(pattern, name) for pattern in REASONS) else "p"
         plain = plain_name(name)
         mark += "e" if re.search(rf"\b({name}|{plain})(_e32|_e64|_sdwa|_dpp)?\b", sources) else ""
