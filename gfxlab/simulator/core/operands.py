@@ -15,6 +15,9 @@ from typing import Any
 VCC, TTMP, M0, NULL, EXEC, MODE = 106, 108, 124, 125, 126, 128
 SCALARS = 130
 IEEE, FP16_OVFL = 1 << 9, 1 << 23  # bits of MODE; FP16_OVFL: a float16 that overflows becomes the largest
+# Of MODE: denormals are kept in the sources and in the results, of float32 and of the other formats.
+DENORMAL_SOURCES, DENORMAL_RESULTS = {4: 1 << 4, 2: 1 << 6, 8: 1 << 6}, {4: 1 << 5, 2: 1 << 7, 8: 1 << 7}
+ALL_DENORMALS = 0xF0
 _NAMED = {
     "vcc": (VCC, 2),
     "vcc_lo": (VCC, 1),

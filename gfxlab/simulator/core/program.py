@@ -107,7 +107,8 @@ class Program:
     @property
     def mode(self) -> int:
         """The MODE register as a wave begins."""
-        return sum(self.descriptor.get(name, 0) << place for name, place in _MODE_FIELDS.items())
+        kept = {"float_denorm_mode_32": 3, "float_denorm_mode_16_64": 3}  # where the text does not say: all denormals
+        return sum(self.descriptor.get(name, kept.get(name, 0)) << place for name, place in _MODE_FIELDS.items())
 
     @cached_property
     def block_at(self) -> dict[int, int]:

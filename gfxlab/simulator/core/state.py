@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from gfxlab.simulator.core.operands import EXEC, FP16_OVFL, MODE, SCALARS
+from gfxlab.simulator.core.operands import ALL_DENORMALS, EXEC, FP16_OVFL, MODE, SCALARS
 
 POISON = np.uint32(0x7FBADBAD)  # a NaN as a float, far out as an index: what registers hold before they are written
 
@@ -71,8 +71,10 @@ class Waves:
         self._exec = np.ones((waves, lanes), bool)
         self._s[:, EXEC : EXEC + 2] = 0xFFFFFFFF if lanes == 64 else (0xFFFFFFFF, 0)
         self._s[:, MODE:] = 0
+        self._s[:, MODE] = ALL_DENORMALS
         self.tiles: dict = {}  # what matrix instructions of a block hand to the next, by who leaves it there
         self.saturates = False  # some wave has set MODE.FP16_OVFL
+        self.flushes = False  # some wave's MODE turns some denormals into 0
         self.select(None)
 
     def select(self, active: np.ndarray | None) -> None:
@@ -144,6 +146,7 @@ class Waves:
     def mode_changed(self) -> None:
         """Take from the MODE register what instructions ask for, after it was written."""
         self.saturates = bool((self._s[:, MODE] & np.uint32(FP16_OVFL)).any())
+        self.flushes = bool((~self._s[:, MODE] & np.uint32(ALL_DENORMALS)).any())
 
     def lane_mask(self, index: int) -> np.ndarray:
         """The scalar registers from `index` as one bit a lane, bool [wave, lane]."""

@@ -1,7 +1,7 @@
 """The registers behind s_setreg and s_getreg, of which only MODE does anything here.
 
-MODE: MI300 ISA, section 3.5. Rounding is always to nearest and denormals are always kept; asking for another rounding
-is refused. What names the place of a wave on the chip reads 0.
+MODE: MI300 ISA, section 3.5. Rounding is always to nearest; asking for another rounding is refused. What names the
+place of a wave on the chip reads 0.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What becomes of a result before it is written: the output modifiers (omod, clamp) and the overflow of float16.
+"""What becomes of a result before it is written: output modifiers (omod, clamp), overflow of float16, denormals.
 
-omod: MI300 ISA, section 6.2.3, which IEEE mode switches off; clamp: the same; MODE.FP16_OVFL: section 3.5.
+omod: MI300 ISA, section 6.2.3, which IEEE mode switches off; clamp: the same; MODE: section 3.5.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import numpy as np
 
 from gfxlab.simulator.core import values
 from gfxlab.simulator.core.numbers import F16, U16, U32
-from gfxlab.simulator.core.operands import FP16_OVFL, IEEE, MODE
+from gfxlab.simulator.core.operands import DENORMAL_RESULTS, DENORMAL_SOURCES, FP16_OVFL, IEEE, MODE
 from gfxlab.simulator.core.program import Decoded
 from gfxlab.simulator.instructions.common import Op
 
@@ -21,7 +21,32 @@ _LARGEST_HALF = F16(65504)
 
 
 def computation(op: Op, readers: list[values.Reader], instruction: Decoded) -> values.Reader:
-    """`op` of what the readers give, then the output modifiers on its (first) result."""
+    """`op` of what the readers give, then the output modifiers on its (first) result; denormals as MODE has it."""
+    kept = _computation(op, readers, instruction)
+    if not any(kind in _FLOATS for kind in (*op.kinds(len(readers)), *op.results)):
+        return kept
+    flushed = _computation(op, [_without_denormals(read, DENORMAL_SOURCES) for read in readers], instruction)
+    flushed = _without_denormals(flushed, DENORMAL_RESULTS)
+    return lambda w: flushed(w) if w.flushes else kept(w)
+
+
+def _without_denormals(read: values.Reader, bits: dict[int, int]) -> values.Reader:
+    """Denormals become zeros of their sign, unless the wave's MODE has the bit that belongs to the format's size."""
+
+    def run(w):
+        value = read(w)
+        first = value[0] if isinstance(value, tuple) else value
+        kind = np.asarray(first).dtype
+        if kind.kind == "f":
+            tiny = np.abs(first) < np.finfo(kind).smallest_normal
+            if tiny.any():
+                first = np.where(tiny & ~_mode(w, bits[kind.itemsize], first), np.copysign(kind.type(0), first), first)
+        return (first, *value[1:]) if isinstance(value, tuple) else first
+
+    return run
+
+
+def _computation(op: Op, readers: list[values.Reader], instruction: Decoded) -> values.Reader:
     compute, kind, modifiers = op.compute, op.results[0], instruction.modifiers
     clamp = bool(modifiers.get("clamp"))
     if op.wide:
@@ -58,7 +83,9 @@ def _finished(compute: Callable, readers: list[values.Reader], finish: list[Call
 
 
 def _mode(w, bit: int, result: np.ndarray) -> np.ndarray:
-    """A bit of each wave's MODE, as [wave, 1], or as [wave] for a scalar result."""
+    """A bit of each wave's MODE, as [wave, 1], or as [wave] for a scalar result; of a constant the first wave's."""
+    if np.ndim(result) == 0:
+        return (w.S[0, MODE] & U32(bit)) != 0
     mode = w.S[:, MODE] if np.ndim(result) == 1 else w.S[:, MODE : MODE + 1]
     return (mode & U32(bit)) != 0
 

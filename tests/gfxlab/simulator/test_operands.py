@@ -8,6 +8,8 @@ from one_instruction import execute, lanewise, wavewise
 from test_double import EDGES as F64_EDGES
 from test_double import F64
 
+from gfxlab.simulator.core.operands import VCC
+
 ONE, HALF = F64.nearest(1.0), F64.nearest(0.5)
 
 # ---- constants -------------------------------------------------------------------------------------------------------
@@ -306,3 +308,30 @@ def test_the_sign_of_an_exact_sum_stands_where_a_carry_would():
         carry=[0],
         result_bits=64,
     )
+
+
+# ---- denormals -------------------------------------------------------------------------------------------------------
+
+DENORMALS = "s_setreg_imm32_b32 hwreg(HW_REG_MODE, 4, 4), {}\n"
+SMALLEST, TINY = 0x00800000, 0x00400000  # the smallest normal number, half of it
+
+
+@pytest.mark.parametrize(
+    "mode, of_tiny, of_smallest",
+    [(15, SMALLEST, TINY), (14, 0, TINY), (13, SMALLEST, 0), (12, 0, 0), (3, SMALLEST, TINY)],
+)
+@pytest.mark.parametrize("sign", [0, 0x80000000])
+def test_denormals_of_float32_are_flushed_as_mode_says(mode, of_tiny, of_smallest, sign):
+    """Bit 4 of MODE keeps them in the sources, bit 5 in the result: twice a denormal, half of the smallest normal."""
+    text = DENORMALS.format(mode) + "v_add_f32_e32 v10, v2, v2\nv_mul_f32_e32 v11, 0.5, v3\nv_mov_b32_e32 v12, v2"
+    w = execute(text, V={2: TINY | sign, 3: SMALLEST | sign})
+    assert [hex(w.V[i, 0, 0]) for i in (10, 11, 12)] == [hex(x | sign) for x in (of_tiny, of_smallest, TINY)]
+
+
+def test_denormals_of_the_other_formats_have_bits_of_their_own():
+    for mode, wanted in (15, 0x0002), (3, 0), (12, 0x0002):
+        w = execute(DENORMALS.format(mode) + "v_add_f16_e32 v10, v2, v2", V={2: 1})
+        assert w.V[10, 0, 0] == wanted
+    text = "s_denorm_mode 0\ns_add_f32 s10, s2, s2\nv_cmp_eq_f32 vcc_lo, 0, v2"
+    w = execute(text, arch="gfx1201", V={2: 5}, S={2: 5})
+    assert w.S[0, 10] == 0 and w.lane_mask(VCC).all()

@@ -100,3 +100,16 @@ def test_all_options(arch, dtype, num_warps, num_stages, compiled_here):
                     matrix_instr_nonkdim=nonkdim,
                     waves_per_eu=waves_per_eu,
                 )
+
+
+@triton.jit
+def halve_kernel(x_ptr, y_ptr):
+    offs = tl.arange(0, 64)
+    tl.store(y_ptr + offs, 0.5 * tl.load(x_ptr + offs))
+
+
+@pytest.mark.parametrize("flush", [False, True])
+def test_denormals_are_flushed_where_the_launch_asks_for_it(flush):
+    x, y = torch.full((64,), 2.0**-126), torch.ones(64)
+    simulate(halve_kernel, (1,), (x, y), allow_flush_denorm=flush)
+    assert torch.equal(y, torch.zeros(64) if flush else x / 2)
