@@ -32,10 +32,11 @@ _HEAD = """\
 
 How each instruction is checked, by target:
 
-- **p**: against AMD's pseudocode, interpreted exactly, in all its forms (`test_pseudocode.py`, where `ORACLE_TREE`
-  names a checkout that holds the pseudocode)
+- **p**: against AMD's pseudocode, interpreted exactly, on edge values and random ones, with modifiers and all kinds of
+  operands: vector, scalar, packed and paired instructions, loads, stores and atomics (`test_pseudocode.py`, where
+  `ORACLE_TREE` names a checkout that holds the pseudocode; gfx90a by the guide of gfx942)
 - **d**: the pseudocode differs, for a reason that stands below
-- **e**: against exact integers and fractions of our own
+- **e**: against exact integers and fractions of our own; matrix instructions so, whose pseudocode is one line
 - **c**: in the code of compiled kernels, whose results are compared with PyTorch's
 - **n**: known by a table, with no check of its own on this target
 
@@ -49,7 +50,7 @@ Where guide and simulator differ:
 {reasons}
 
 Missing: conversions of 32 numbers of 6 bits at once, stochastic rounding, sparse matrix products (`v_smfmac`,
-`v_swmmac`), matrix operands with a sign's modifiers, rounding other than to nearest, flushing of denormals, images,
+`v_swmmac`), matrix operands with a sign's modifiers, rounding other than to nearest, images,
 interpolation, indexed registers, and what gfx1250 adds. Such an instruction stops the launch with a sentence that names
 it.
 """
@@ -117,7 +118,8 @@ def _marks(arch: str, sources: str) -> dict[str, str]:
         if name in vector | compared:
             mark += "d" if any(re.match(pattern, name) for pattern in REASONS) else "p"
         plain = plain_name(name)
-        mark += "e" if re.search(rf"\b({name}|{plain})(_e32|_e64|_sdwa|_dpp)?\b", sources) else ""
+        product = re.sub(r"v_(mfma|wmma)_", "", name)  # the tests of matrix instructions name what follows
+        mark += "e" if re.search(rf"\b({name}|{plain}|{product})(_e32|_e64|_sdwa|_dpp)?\b", sources) else ""
         mark += "c" if name in kernels else ""
         marks[name] = mark or "n"
     return marks
