@@ -398,8 +398,8 @@ print(assembly)
 # - *Efficient Memory Management for Large Language Model Serving with PagedAttention* (Kwon and others, 2023), which
 #   is where pages, reference counts and copy-on-write come from.
 #
-# When the last line of the table says that all kernels are yours, you have written a language model. How to give a kernel
-# to others is the subject of [10 Shipping a kernel](10_shipping.ipynb).
+# When the last line of the table says that all kernels are yours, you have written a language model. How to give a
+# kernel to others is the subject of [10 Shipping a kernel](10_shipping.ipynb).
 #
 # ### From formula to code
 #

@@ -20,9 +20,9 @@ import triton.language as tl
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource, make_backend
 from triton.language.semantic import TritonSemantic
+from triton.runtime import interpreter
 from triton.runtime.autotuner import Autotuner
 from triton.runtime.cache import triton_key
-from triton.runtime import interpreter
 from triton.runtime.interpreter import InterpretedFunction
 from triton.runtime.jit import JITFunction, create_function_from_signature
 
