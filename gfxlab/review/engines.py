@@ -56,7 +56,7 @@ def by_order(compiled: Compiled, run: Run, before: list[Value], after: list[Valu
 def by_interpreter(
     launch: Launch | None, compiled: Compiled, run: Run, before: list[Value], after: list[Value]
 ) -> Iterator[Finding]:
-    """Interpret the launch twice, with poison and with zeros in masked lanes, and compare with the machine code."""
+    """Interpret the launch with NaN, infinities and zeros in masked lanes, and compare with the machine code."""
     if launch is None or not _plain(launch, before):
         yield Finding("uncompared", compiled.name, "The interpreter is not asked: an argument is no tensor or number.")
         return
@@ -65,11 +65,13 @@ def by_interpreter(
             "uncompared", compiled.name, f"The interpreter is not asked: {int(np.prod(run.grid)):,} programs."
         )
         return
-    poisoned, zeros = copies(before), copies(before)
+    poisoned, infinite, zeros = (copies(before) for _ in range(3))
     masked = _Masked()
     try:
         with poison(True), observe(masked):
             _interpret(launch, poisoned)
+        with poison("infinities"):  # a maximum passes NaN over
+            _interpret(launch, infinite)
         with poison(False):
             _interpret(launch, zeros)
     except OutOfBoundsError as error:
@@ -79,7 +81,11 @@ def by_interpreter(
         said = next(iter(str(error).splitlines()), type(error).__name__)
         yield Finding("uncompared", compiled.name, f"The interpreter cannot run it: {type(error).__name__}: {said}")
         return
-    yield from _compared(compiled.name, poisoned, zeros, after, masked)
+    for other in (poisoned, infinite):
+        found = list(_compared(compiled.name, other, zeros, after, masked))
+        if found:
+            yield from found
+            return
 
 
 class _Masked:

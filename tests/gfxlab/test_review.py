@@ -67,7 +67,7 @@ SCALED = """
 def scaled_kernel(x_ptr, y_ptr, n, alpha, BLOCK: tl.constexpr):
     offs = tl.arange(0, BLOCK)
     a = tl.load(x_ptr + offs, mask=offs < n)
-    tl.store(y_ptr, tl.max(a * alpha.to(tl.float32), 0))
+    tl.store(y_ptr, tl.max((a + 1) * alpha.to(tl.float32) - 1, 0))
 scaled_kernel[(1,)](x, torch.empty(1, device="cuda"), 300, -0.5, BLOCK=512)
 """
 
