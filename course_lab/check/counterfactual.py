@@ -28,7 +28,7 @@ DOUBTFUL = VAGUE | {
     "out-of-bounds", "between-rows", "mask-too-wide", "partly-written", "overlapping-programs", "shifted",
     "swapped-strides", "missing-int64",
 }  # fmt: skip
-_SECONDS = 2.0
+_SECONDS = 3.0
 _MOST = 8  # that fit one case and are tried on others
 _KEPT = 64
 _Outputs = tuple[torch.Tensor, ...] | None

@@ -10,9 +10,9 @@ import hashlib
 import inspect
 import os
 import re
-import time
 import zlib
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import Any
@@ -38,8 +38,7 @@ from gfxlab import engines
 _MAX_CHILDREN = 4  # after so many crashes the cases that are left are not tried
 _GPU_SECONDS = 60.0  # a fresh process must wake the device and compile
 _CARD_ARCH = "gfx942"
-_SEARCH_SECONDS = 3.0  # for whose numbers these are, and for the place of the mistake
-_LEAST_SECONDS = 1.2  # of that for the place
+_SEARCH_SECONDS = 3.0  # for the place of a mistake
 _PLACED = alike.VAGUE | {"mask-too-wide", "out-of-bounds", "shifted", "swapped-strides"}
 _Mistakes = Callable[[], list[tuple[str, str]]]
 _Tell = Callable[[str], object]
@@ -212,17 +211,26 @@ def _explained(facts: Facts, found: Diagnosis, code: str, given: Given, tell: _T
     """`found`, or where no rule is certain what is behind it: a known mistake, a machine's, a size, its place."""
     if found.code not in counterfactual.DOUBTFUL:
         return found
-    ends = time.monotonic() + _SEARCH_SECONDS
-    if facts.wrong and (mistake := _compared(facts, found, code, given, tell)):
-        return mistake
-    if size := hard_coded(facts, given.stub):
-        return size
-    if found.code in _PLACED:
+    search = ThreadPoolExecutor(1)  # beside the comparison: each runs in a child of its own
+    try:
+        place = search.submit(_place, facts, found, code, given)
+        if facts.wrong and (mistake := _compared(facts, found, code, given, tell)):
+            return mistake if "`" in mistake.sentence or not place.result() else with_place(mistake, place.result())
+        if size := hard_coded(facts, given.stub):
+            return size
         tell("trying changes in one place")
-        job, left = make_job(facts.exercise, code, facts.runs), max(ends - time.monotonic(), _LEAST_SECONDS)
-        if place := repair.place(job, given.solution, facts.runs, left):
-            return with_place(found, place)
+        if place.result():
+            return with_place(found, place.result())
+    finally:
+        search.shutdown(wait=False, cancel_futures=True)
     return Diagnosis(found.code, f"{found.sentence} {where(facts)}".rstrip()) if found.code in alike.VAGUE else found
+
+
+def _place(facts: Facts, found: Diagnosis, code: str, given: Given) -> str:
+    """Where one change makes it right, in a sentence; "" where that is not asked, or not found."""
+    if found.code not in _PLACED:
+        return ""
+    return repair.place(make_job(facts.exercise, code, facts.runs), given.solution, facts.runs, _SEARCH_SECONDS)
 
 
 def _compared(facts: Facts, found: Diagnosis, code: str, given: Given, tell: _Tell) -> Diagnosis | None:
