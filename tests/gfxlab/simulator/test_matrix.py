@@ -283,9 +283,7 @@ def in_a_block(arch: str, lines: list[tuple | str]) -> str:
         pytest.param([(32, 0, 8, 48), "v_mov_b32 v1, v20", (40, 0, 8, 32)], id="an operand is written in between"),
         pytest.param([(32, 0, 8, None), "v_mov_b32 v60, v34", (32, 4, 8, 32)], id="the sum is read in between"),
         pytest.param([(32, 0, 8, None), "v_mov_b32 v33, 1.0", (32, 4, 8, 32)], id="the sum is written in between"),
-        pytest.param(
-            [(32, 0, 8, None), (48, 32, 8, None), (32, 4, 8, 32), (32, 32, 8, 32)], id="the sum is an operand"
-        ),
+        pytest.param([(32, 0, 8, None), (48, 32, 8, None), (32, 4, 8, 32), (32, 32, 8, 32)], id="the sum is a factor"),
         pytest.param([(32, 0, 8, None), (48, 4, 8, 32), (32, 4, 12, 32)], id="the sum is copied by a product"),
         pytest.param([(32, 0, 8, None), (34, 4, 8, None), (32, 4, 8, 32)], id="the sum is overwritten in part"),
         pytest.param([(0, 0, 8, None), (16, 0, 8, None)], id="an operand becomes the result"),
