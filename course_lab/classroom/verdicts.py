@@ -19,7 +19,7 @@ import torch
 import triton
 
 from course_lab.authoring import lessons, source
-from course_lab.check import client, grade
+from course_lab.check import client, grade, simulated
 from course_lab.check.protocol import clean
 from course_lab.check.report import Report
 from course_lab.classroom import reach, spent
@@ -29,6 +29,7 @@ from course_lab.classroom.submissions import Found, Submission
 FORMAT = 1
 STATUSES = ("passed", "held", "failed", "not-attempted", "missing", "unreadable")
 _MOST_TEXT = 2000
+_opinions: dict[str, dict[tuple[str, str], simulated.Opinion]] = {}  # of this process, by seed
 _MEMORY = 10 << 30  # of the process that compares: what a child hands back must not take the machine's
 
 
@@ -121,7 +122,8 @@ def _verdict(number: str, found: Found | None, seed: str) -> dict[str, Any]:
         return _plain(number, "unreadable", found.problem) | {"place": found.place}
     started = time.monotonic()
     try:
-        report = grade(number, found.code, strict=False, seed=seed, on_gpu=False, own=False)
+        with simulated.remembering(_opinions.setdefault(seed, {})):
+            report = grade(number, found.code, strict=False, seed=seed, on_gpu=False, own=False)
     except NoSandbox:
         raise
     except Exception as error:  # what a child handed back was of the right form, and nonsense
