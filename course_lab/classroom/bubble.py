@@ -65,11 +65,14 @@ class Bubble:
     """A sandbox that starts with its first job, and anew where it died. Use it in a `with` block.
 
     hidden: folders that must not be seen, should they lie inside one that must be.  starts: how often it was started.
+    cpu_seconds: of everything in there, importing included, as far as jobs have come to their end.
     """
 
     hidden: tuple[Path, ...] = ()
     limits: Limits = field(default_factory=Limits)
     starts: int = 0
+    cpu_seconds: float = 0.0
+    _counted: float = 0.0
     _process: subprocess.Popen | None = None
 
     def __enter__(self) -> Bubble:
@@ -126,7 +129,7 @@ class Bubble:
 
     def _ready(self) -> None:
         if self._process is None:
-            self.starts += 1
+            self.starts, self._counted = self.starts + 1, 0.0
             command = _command(self.hidden, self.limits)
             self._process = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0
@@ -159,6 +162,8 @@ class Bubble:
                 last = body
             elif kind == b"E":
                 end = json.loads(body)
+                self.cpu_seconds += float(end["cpu"]) - self._counted
+                self._counted = float(end["cpu"])
                 return _outcome(parts, last, end, time_limit)
 
     def _frame(self, deadline: float) -> tuple[bytes, bytes]:

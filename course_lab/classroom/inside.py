@@ -119,8 +119,14 @@ def _serve(terms: Terms, argument: bytes, answers: int) -> None:
     os.close(stack)
     _empty_folders()
     end = {"exit": exit_code, "ended": heard.ended, "output": heard.printed.text(), "stack": frames}
-    end["seconds"] = time.monotonic() - started
+    end |= {"seconds": time.monotonic() - started, "cpu": _cpu()}
     write_frame(answers, b"E", json.dumps(end).encode())
+
+
+def _cpu() -> float:
+    """CPU seconds of this process and of every one that it has collected."""
+    both = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(used.ru_utime + used.ru_stime for used in both)
 
 
 def _listen(
