@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[1]
 USER_FILE = Path(__file__).parent / "gfxlab" / "user_files" / "tutorial_kernels.py"
 PACKAGES = {"gfxlab": ("gfxlab",), "course": ("course_kernels", "course_lab", "course_lessons")}
 PROJECTS = {"gfxlab": ROOT / "gfxlab" / "pyproject.toml", "course": ROOT / "pyproject.toml"}
-AS_FOUND = {"torch", "triton"}  # no distribution may ask for them: a ROCm torch brings its own Triton
+AS_FOUND = {"distributed", "torch", "triton"}  # no distribution may ask for them: a ROCm torch brings its own Triton
 IN_A_NOTEBOOK = {"ipywidgets", "ipython"}  # a notebook has them; gfxlab does without elsewhere
 
 
