@@ -29,7 +29,8 @@ import course_kernels
 import course_lab
 from course_kernels import modules, reference
 from course_lab import bench, my_kernel
-from gfxlab import amd_report, hardware, simulator, trace
+from gfxlab import amd_report, simulator, trace
+from gfxlab.counters import of_run
 
 generator = torch.Generator().manual_seed(0)
 
@@ -473,8 +474,10 @@ else:
 # README](https://github.com/triton-lang/triton/tree/main/third_party/proton) in Triton.
 #
 # A [**hardware counter**](#Glossary) counts what a unit did: `SQ_WAVES` the waves that were started, `SQ_INSTS_VALU`
-# their vector instructions, `SQ_INSTS_LDS` those on LDS. Counts do not depend on clocks, so the simulator has them too,
-# and exactly. Here are those of your kernel; on a card the first two must be the same numbers.
+# their vector instructions, `SQ_INSTS_LDS` those on LDS. Such counts do not depend on clocks, so the simulator has them
+# too, under the same names: `gfxlab counters script.py --arch gfx942` prints those of any script's kernels, and
+# `--explain` what AMD's documentation says of each, and where the simulator's may be another number. Here are some of
+# your kernel's:
 
 
 # %% tags=["nbval-ignore-output"]
@@ -492,10 +495,10 @@ def shipped_kernel(x_ptr, w_ptr, y_ptr, stride_xm, N, eps, BLOCK: tl.constexpr):
 rows, row_weight = torch.randn(8, 576, generator=generator), torch.ones(576)
 out = torch.empty_like(rows)
 run = simulator.simulate(shipped_kernel, (8,), (rows, row_weight, out, 576, 576, 1e-5), arch="gfx942", BLOCK=1024)
-waves, kinds = 8 * 4, run.by_kind
-assert kinds["vector"] > 0
-print(f"SQ_WAVES       {waves}")
-print(f"all instructions of these waves: {run.instructions:,}; by kind: {kinds}")
+counts = of_run(run)
+for name in ("SQ_WAVES", "SQ_INSTS", "SQ_INSTS_VALU", "SQ_INSTS_VMEM_RD", "SQ_INSTS_LDS", "SQ_LDS_BANK_CONFLICT"):
+    print(f"{name:22}{counts[name]:6}")
+assert counts["SQ_WAVES"] == 8 * 4 and counts["SQ_INSTS_VALU"] > 0
 
 # %% [markdown]
 # What a counter cannot say here is *when*: the simulator has no clock. Which counters say what of time is the business
