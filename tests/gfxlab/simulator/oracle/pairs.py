@@ -21,7 +21,8 @@ from gfxlab.simulator.instructions import Target
 from gfxlab.simulator.instructions.registry import Unknown
 
 _RESULT, _OTHER, _FIRST = 10, 11, 20
-_PACKED = re.compile(r"v_pk_\w+_(f32|b32|f16|[iu]16|b16)$|v_(fma|mad)_mix(|lo|hi)_f(32|16)$")
+# v_pk_mov is left out: the guides cut its sources to 32 bits before they choose a half
+_PACKED = re.compile(r"v_pk_(?!mov)\w+_(f32|f16|[iu]16|b16)$|v_(fma|mad)_mix(|lo|hi)_f(32|16)$")
 _DUAL = "fmac_f32 mul_f32 add_f32 sub_f32 subrev_f32 mul_dx9_zero_f32 mov_b32 cndmask_b32 max_f32 min_f32"
 _SECOND_ONLY = ("add_nc_u32", "lshlrev_b32", "and_b32")
 
@@ -148,9 +149,6 @@ class PairJudge:
         names = {"D0": Bits(before, 64 if wide else 32)}
         if "mix" in trial.name:
             names |= self._mixed_sources(trial, old)
-        elif trial.name == "v_pk_mov_b32":
-            names |= {f"S{i}": Bits(old[_FIRST + 2 * i] | old[_FIRST + 2 * i + 1] << 32, 64) for i in range(2)}
-            names["OPSEL"] = Bits(sum(bit << i for i, bit in enumerate(trial.chosen("op_sel", 0))), 3, "u")
         else:
             names |= {f"S{i}": self._source(trial, i, old, 32 if wide else 16) for i in range(trial.count)}
         interpreter = Interpreter(names, self.text_of)
