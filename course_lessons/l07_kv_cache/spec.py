@@ -708,6 +708,7 @@ _PACK = Exercise(
         Case("a head of 80", _pack(4, 2, 80), **_ONCE),
         Case("a head of one piece", _pack(4, 1, 16), **_ONCE),
         Case("pages of 4", _pack(7, 2, 32, page=4), **_ONCE),
+        Case("a head of 1040", _pack(2, 1, 1040, page=2), **_ONCE),
         Case("a scale of 1", _pack(4, 2, 32, scale=1.0), **_ONCE),
         Case("numbers past 448 times the scale", _pack(4, 2, 32, scale=0.01, size=4.0), **_ONCE),
         Case("e5m2, numbers past 57344 times it", _pack(4, 2, 32, scale=2e-5, fp8=torch.float8_e5m2), **_ONCE),

@@ -36,7 +36,7 @@ _GENERATED = """\
 
 `course mutants --generate` applies mutation operators to every solution and grades the results. "No mistake" are those
 that a lesson's `equivalents.py` argues to be right answers; "left" are those that pass without a reason, each a case
-that is still missing. Only exercises that have been run appear.
+that is still missing. Only what has been run appears: in most exercises of lessons 01 to 07 about half of them.
 """
 
 
