@@ -20,10 +20,11 @@ _IMPORTS = {
     "torch", "torch.nn", "torch.nn.functional", "triton", "triton.language", "triton.language.extra",
     "triton.language.extra.libdevice", "triton.language.math", "math", "cmath", "typing", "functools", "itertools",
     "dataclasses", "collections", "collections.abc", "enum", "operator", "numbers", "fractions", "decimal",
-    "statistics", "torch.testing", "contextlib", "__future__", "string", "textwrap", "numpy", "pytest",
+    "statistics", "torch.testing", "torch.autograd",
+    "torch.autograd.function", "torch.library", "contextlib", "__future__", "string", "textwrap", "numpy", "pytest",
 }  # fmt: skip
 _CALLS = {
-    "eval", "exec", "compile", "open", "globals", "locals", "vars", "__import__", "setattr", "delattr", "breakpoint",
+    "eval", "exec", "compile", "open", "globals", "locals", "vars", "__import__", "delattr", "breakpoint",
     "input", "memoryview", "__builtins__", "__loader__", "__spec__",
 }  # fmt: skip
 _DUNDERS = {"__name__", "__doc__", "__init__", "__post_init__", "__call__", "__len__", "__getitem__", "__version__"}
@@ -50,6 +51,7 @@ def reaches(code: str) -> tuple[str, ...]:
 def _seen(tree: ast.Module) -> Iterator[str]:
     names = _modules(tree)
     owners = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+    called = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
     for node in ast.walk(tree):
         line = getattr(node, "lineno", 0)
         if isinstance(node, ast.Import):
@@ -58,13 +60,31 @@ def _seen(tree: ast.Module) -> Iterator[str]:
             yield from _imported(node, line)
         elif isinstance(node, ast.Name) and (node.id in _CALLS or _is_dunder(node.id)):
             yield f"Line {line} uses {node.id}."
+        elif isinstance(node, ast.Name) and node.id in ("getattr", "setattr") and id(node) not in called:
+            yield f"Line {line} hands on {node.id}."
         elif isinstance(node, ast.Name) and node.id in names and id(node) not in owners:
             yield f"Line {line} hands on the module {names[node.id]}."
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "getattr":
-            if len(node.args) < 2 or not _is_plain(node.args[1]):
-                yield f"Line {line} looks up an attribute by a name that is computed."
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("getattr", "setattr"):
+            yield from _looked_up(node, names, line)
         elif isinstance(node, ast.Attribute):
             yield from _attribute(node, names, line)
+
+
+def _looked_up(node: ast.Call, names: dict[str, str], line: int) -> Iterator[str]:
+    """`getattr` and `setattr`: of what, and under which name."""
+    plain = len(node.args) > 1 and _is_plain(node.args[1])
+    if node.func.id == "getattr":
+        if not plain:
+            yield f"Line {line} looks up an attribute by a name that is computed."
+    elif not node.args or _path(node.args[0], names) is not None or _is_special(node.args):
+        yield f"Line {line} changes an attribute by setattr."
+
+
+def _is_special(arguments: list[ast.expr]) -> bool:
+    """Whether the name is one of Python's own, or a starred list that may hold one."""
+    if any(isinstance(one, ast.Starred) for one in arguments):
+        return True
+    return len(arguments) > 1 and isinstance(arguments[1], ast.Constant) and not _is_plain(arguments[1])
 
 
 def _imported(node: ast.ImportFrom, line: int) -> Iterator[str]:
