@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from statistics import median
 
+from benchmarks.machine_code import page
 from course_lab import bench
 from course_lab.bench import COPY, OURS
 from course_lab.bench.standings import ALLOCATIONS, BARE, NO_RIVALS, contenders
@@ -262,7 +263,7 @@ def write() -> None:
             (plot_tokens if family == TOKENS else plot)(results, family, picture)
             pictures[family] = f"{PICTURES.name}/{picture.name}"
         sections.append(markdown(results, pictures))
-    README.write_text(replaced(README.read_text(), "\n\n".join(sections)))
+    README.write_text(replaced(README.read_text(), "\n\n".join((page.markdown(), *sections))))
 
 
 def replaced(text: str, generated: str) -> str:

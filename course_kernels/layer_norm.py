@@ -90,13 +90,13 @@ def _combine(lane_mean, squares, count, cols, eps):
 def layer_norm_kernel(
     x_ptr, residual_ptr, weight_ptr, bias_ptr, y_ptr, new_residual_ptr, mean_ptr, rstd_ptr,
     stride_xm, stride_rm, rows, cols, eps,
-    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, WHOLE: tl.constexpr = False,
 ):  # fmt: skip
-    """One program, BLOCK_M whole rows."""
+    """One program, BLOCK_M whole rows; WHOLE: of BLOCK_N columns, so that no lane is masked."""
     offs_m = tl.program_id(0).to(tl.int64) * BLOCK_M + tl.arange(0, BLOCK_M)[:, None]
     offs_n = tl.arange(0, BLOCK_N)[None, :]
-    mask_n = offs_n < cols
-    mask = (offs_m < rows) & mask_n
+    mask_n = offs_n < (BLOCK_N if WHOLE else cols)
+    mask = mask_n if BLOCK_M == 1 else (offs_m < rows) & mask_n
 
     offs_x, offs_r = offs_m * stride_xm + offs_n, offs_m * stride_rm + offs_n
     x = _load_sum(x_ptr, residual_ptr, offs_x, offs_r, mask, "")
@@ -290,7 +290,8 @@ def layer_norm_forward(
     strides = x.stride(0), 0 if residual is None else residual.stride(0)
     if launch.holds_row(x):
         grid, meta = launch.whole_rows(x)
-        launch.run(layer_norm_kernel, grid, *tensors, *strides, rows, cols, eps, **meta)
+        whole = cols == meta["BLOCK_N"]
+        launch.run(layer_norm_kernel, grid, *tensors, *strides, rows, cols, eps, WHOLE=whole, **meta)
     else:
         grid, meta = launch.long_rows(x, 1 if residual is None else 2, vectors=2)
         launch.run(layer_norm_long_kernel, grid, *tensors, *strides, cols, eps, **meta)

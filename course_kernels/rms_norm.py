@@ -46,13 +46,13 @@ def _load_sum(x_ptr, residual_ptr, offs_x, offs_r, mask, EVICT: tl.constexpr):
 def rms_norm_kernel(
     x_ptr, residual_ptr, weight_ptr, y_ptr, new_residual_ptr,
     stride_xm, stride_rm, rows, cols, eps,
-    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, WHOLE: tl.constexpr = False,
 ):  # fmt: skip
-    """One program, BLOCK_M whole rows."""
+    """One program, BLOCK_M whole rows; WHOLE: of BLOCK_N columns, so that no lane is masked."""
     offs_m = tl.program_id(0).to(tl.int64) * BLOCK_M + tl.arange(0, BLOCK_M)[:, None]
     offs_n = tl.arange(0, BLOCK_N)[None, :]
-    mask_n = offs_n < cols
-    mask = (offs_m < rows) & mask_n
+    mask_n = offs_n < (BLOCK_N if WHOLE else cols)
+    mask = mask_n if BLOCK_M == 1 else (offs_m < rows) & mask_n
 
     offs_x, offs_r = offs_m * stride_xm + offs_n, offs_m * stride_rm + offs_n
     x = _load_sum(x_ptr, residual_ptr, offs_x, offs_r, mask, "")
@@ -189,9 +189,10 @@ def rms_norm_forward(
     tensors = x, residual, weight, y, new_residual
     strides = x.stride(0), 0 if residual is None else residual.stride(0)
     streams = 1 if residual is None else 2
-    if cols < launch.sizes().max_row + launch.few_rows(x):  # two walks over a wide row in the cache are as fast as one
+    if launch.holds_wide_row(x):
         grid, meta = launch.whole_rows(x)
-        launch.run(rms_norm_kernel, grid, *tensors, *strides, rows, cols, eps, **meta)
+        whole = cols == meta["BLOCK_N"]
+        launch.run(rms_norm_kernel, grid, *tensors, *strides, rows, cols, eps, WHOLE=whole, **meta)
     else:
         grid, meta = launch.long_rows(x, streams)
         launch.run(rms_norm_long_kernel, grid, *tensors, *strides, cols, eps, **meta)

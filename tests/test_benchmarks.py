@@ -10,8 +10,11 @@ import torch
 
 from benchmarks import FAMILIES, __main__, contest, dropout, report, search
 from benchmarks.contest import COPY, OURS, Case, Contest
+from benchmarks.machine_code import contests, page
+from benchmarks.machine_code import figures as contests_figures
 from course_lab import bench
 from course_lab.bench.standings import ALLOCATIONS, BARE
+from gfxlab.engine import dual_mode
 
 MACHINE = bench.Machine("Test GPU", "sm_90", "cuda", "2.13", "3.9", "13.0", "3.11", "2026-01-01", "580.1", "abc1234")
 TINY = [
@@ -237,3 +240,26 @@ def test_every_configuration_of_the_search_has_a_name_of_its_own():
 def test_the_search_refuses_to_time_without_a_gpu(capsys, tmp_path):
     assert search.main(["--save", str(tmp_path / "search.json")]) == 0
     assert "no GPU" in capsys.readouterr().out and not list(tmp_path.iterdir())
+
+
+# ---- AMD's machine code ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(dual_mode.env_interpret(), reason="TRITON_INTERPRET=1 cannot compile")
+def test_machine_code_is_executed_and_counted_and_who_is_wrong_or_absent_is_named(monkeypatch):
+    rivals = {"wrong": lambda: lambda x, y: x - y, "away": lambda: importlib.import_module("no_such_package")}
+    monkeypatch.setitem(contests.RIVALS, "vector_add", rivals)
+    size = dataclasses.replace(contests.contests()[0], inputs=lambda: (torch.ones(4096, device="cuda"),) * 2)
+    ours, plain, wrong, away = contests.run(size, "gfx942")
+    assert (ours.name, ours.loaded, ours.stored, ours.lines) == (OURS, 2 * 4 * 4096, 4 * 4096, 3 * 4 * 4096 // 128)
+    assert ours.instructions == sum(ours.kinds.values()) > 0 and ours.spills == 0 and ours.floor == ours.memory > 0
+    assert plain.name == "plain" and "from the reference" in wrong.reason and "no_such_package" in away.reason
+
+
+def test_who_is_ahead_of_ours_is_said():
+    figures, _ = contests_figures.stored()
+    groups = page.groups(figures)
+    assert {arch for _, _, arch in groups} == set(contests.ARCHS) and all(OURS in group for group in groups.values())
+    ours = next(iter(groups.values()))[OURS]
+    better = dataclasses.replace(ours, name="better", instructions=ours.instructions // 2)
+    assert page.behind({OURS: ours, "better": better}) == ["better executes 50% fewer instructions"]

@@ -80,7 +80,7 @@ def _forward_tile(dtype: torch.dtype, block_d: int, gpu: Gpu) -> tuple[int, int,
     if gpu.arch.startswith("gfx9"):
         return (128, 64, block_d, 256 if block_d <= 64 else 512) if block_d <= 128 else (64, 32, block_d, 256)
     if gpu.arch.startswith("gfx11"):
-        return 128, 32 if block_d <= 64 else 16, min(block_d, 128), 256
+        return 128, 64 if block_d <= 64 else 16, min(block_d, 128), 256
     if gpu.is_amd:
         return (128, 64, block_d, 256) if block_d <= 128 else (64, 32, block_d, 256)
     return 128, 64, block_d, 128 if block_d <= 128 else 256

@@ -114,11 +114,10 @@ def overridden() -> bool:
 
 
 def gpu_of(tensor: torch.Tensor) -> Gpu:
-    """The GPU that holds the tensor; a tensor on the CPU is launched as on the GPU that it stands for."""
+    """The GPU that holds the tensor, or that it stands for: where one is simulated, that one."""
     if _instead:
         return _instead
-    index = tensor.device.index  # a tensor of a pretended GPU has none
-    return _gpu(index) if tensor.is_cuda and index is not None else simulated_gpu() or MI300X
+    return simulated_gpu() or (_gpu(tensor.device.index) if tensor.is_cuda else MI300X)
 
 
 def _gpu(index: int) -> Gpu:

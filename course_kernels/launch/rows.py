@@ -22,6 +22,14 @@ def holds_row(x: torch.Tensor) -> bool:
     return x.shape[1] <= sizes().max_row and not walks
 
 
+def holds_wide_row(x: torch.Tensor) -> bool:
+    """Whether a kernel that reduces each row once holds it whole.
+
+    On NVIDIA two walks over the widest rows are as fast as one, if there are many. On AMD they execute twice as much.
+    """
+    return x.shape[1] < sizes().max_row + (few_rows(x) or gpu_of(x).is_amd)
+
+
 def _leaves_lanes_idle(cols: int) -> bool:
     return sizes().max_row // 2 < cols < next_power_of_2(cols) * 2 // 3
 
@@ -44,6 +52,8 @@ def tiles(y: torch.Tensor) -> Launch:
     The programs are numbered row by row of tiles: one axis, because the others end at 65535 on NVIDIA.
     """
     (rows, cols), gpu, tile, elements = y.shape, gpu_of(y), sizes().tile, VECTOR_BYTES // 2
+    if gpu.is_amd and rows * cols >= 4 * tile * gpu.compute_units:
+        tile, elements = 2 * tile, 2 * tile // (4 * gpu.wave)  # 4 waves, for which a tile's place is computed
     while gpu.is_nvidia and tile > sizes().smallest_tile and rows * cols < 2 * tile * gpu.compute_units:
         tile, elements = tile // 2, 4  # what counts is how soon a program is done, not how wide its loads are
     widths = [1 << i for i in range(6, tile.bit_length())]  # 64 neighbours or more: whole cache lines
@@ -56,16 +66,20 @@ def tiles(y: torch.Tensor) -> Launch:
 
 
 def whole_rows(x: torch.Tensor) -> Launch:
-    """Grid and parameters of a kernel that holds BLOCK_M whole rows of x, each in BLOCK_N >= cols lanes."""
-    return _whole_rows(x, sizes().tile)
+    """Grid and parameters of a kernel that holds BLOCK_M whole rows of x, each in BLOCK_N >= cols lanes.
+
+    AMD's waves have registers for twice as many elements, and half as many waves execute fewer instructions: 6 to 16 %
+    of RMSNorm's at 4096 and 8192 columns (`python -m benchmarks.machine_code`).
+    """
+    return _whole_rows(x, sizes().tile, (2 if gpu_of(x).is_amd else 1) * sizes().elements_per_thread)
 
 
-def _whole_rows(x: torch.Tensor, tile: int) -> Launch:
+def _whole_rows(x: torch.Tensor, tile: int, elements: int) -> Launch:
     rows, cols = x.shape
     block_n = next_power_of_2(cols)
     block_m = _rows_together(rows, block_n, tile)
     vectors = block_n * x.itemsize // VECTOR_BYTES  # with more threads than that, each would load less than a vector
-    threads = block_m * block_n // sizes().elements_per_thread
+    threads = block_m * block_n // elements
     if few_rows(x):
         threads = max(2 * threads, 128)
     threads = min(threads, vectors)
@@ -95,7 +109,7 @@ def row_groups(x: torch.Tensor, group_size: int) -> Launch:
 
 def resident_rows(x: torch.Tensor) -> Launch:
     """As `whole_rows`, but with no more programs than run at a time: each takes one tile after another."""
-    (tiles,), meta = _whole_rows(x, sizes().tile // 2)
+    (tiles,), meta = _whole_rows(x, sizes().tile // 2, sizes().elements_per_thread)
     return Launch((min(tiles, _resident(meta["num_warps"], gpu_of(x), sizes().resident_threads)),), meta)
 
 

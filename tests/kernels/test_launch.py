@@ -96,10 +96,11 @@ def test_a_wave_is_64_threads_on_instinct_and_32_elsewhere():
     assert waves == {"gfx90a": 64, "gfx942": 64, "gfx950": 64, "gfx1100": 32, "gfx1201": 32, "sm_90": 32}
 
 
-@pytest.mark.parametrize(("cols", "block_n"), [(576, 64), (1000, 1024), (1536, 512), (4096, 2048), (3, 4)])
+@pytest.mark.parametrize(("cols", "block_n"), [(576, 64), (1000, 1024), (1536, 512), (4096, 4096), (3, 4)])
 def test_tiles_leave_few_lanes_idle(gpu, cols, block_n):
     _, meta = launch.tiles(matrix(1_000_000, cols))
-    assert meta["BLOCK_N"] == block_n and meta["BLOCK_M"] * block_n == launch.sizes().tile
+    tile = launch.sizes().tile * (2 if gpu.is_amd else 1)
+    assert meta["BLOCK_N"] == min(block_n, tile) and meta["BLOCK_M"] * meta["BLOCK_N"] == tile
 
 
 def test_short_rows_are_packed_only_when_there_are_many(gpu):
@@ -213,7 +214,7 @@ def test_nvidia_takes_smaller_tiles_where_programs_are_few():
         return meta["BLOCK_M"] * meta["BLOCK_N"], meta["num_warps"]
 
     assert [tile("sm_90", rows) for rows in (1, 64, 4096)] == [(256, 4), (512, 4), (2048, 8)]
-    assert tile("gfx942", 1) == tile("gfx942", 4096) == (2048, 4)
+    assert tile("gfx942", 1) == (2048, 4) and tile("gfx942", 4096) == tile("gfx1100", 4096)[:1] + (4,) == (4096, 4)
 
 
 @pytest.mark.parametrize(
