@@ -28,7 +28,7 @@ _MUCH = 1 << 14  # elements of an argument
 
 # Sums over many rows, which the CPU adds up in 16 bits and a card in 32.
 _IN_FLOAT = {f"aten::{name}_backward" for name in ("native_layer_norm", "native_group_norm", "native_batch_norm")}
-_IN_FLOAT |= {"aten::embedding_dense_backward"}
+_IN_FLOAT |= {"aten::embedding_dense_backward", "aten::native_layer_norm"}
 
 # True where results do not matter: what is expensive is left undone.
 only_counting: ContextVar[bool] = ContextVar("only_counting", default=False)
@@ -209,6 +209,8 @@ def _in_float(op: Any, args: list, kwargs: dict[str, Any]) -> Any:
     if narrow not in (torch.float16, torch.bfloat16):
         return op(*args, **kwargs)
     result = op(*(_map(value, lambda t: t.float() if t.is_floating_point() else t) for value in args), **kwargs)
+    if op._schema.name == "aten::native_layer_norm":
+        return (result[0].to(narrow), *result[1:])  # mean and reciprocal deviation stay float32, as on a card
     return _map(result, lambda tensor: tensor.to(narrow))
 
 

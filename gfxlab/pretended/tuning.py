@@ -102,6 +102,6 @@ def _cells(config: Any, report: AmdReport | None, executed: int, reason: str, ch
     settings = {**config.kwargs, "num_warps": config.num_warps, "num_stages": config.num_stages}
     words = " ".join(f"{name}={value}" for name, value in settings.items())
     if report is None:
-        return ("", words, "", "", "", "", "", reason or "not run")
+        return ("", words, "", "", "", "", "", reason or "refused by a static assertion")
     figures = (report.vgprs, report.spills, f"{report.lds:,}", f"{report.occupancy.waves:g}")
     return ("*" if chosen else "", words, *map(str, figures), f"{report.instructions:,}", f"{executed:,}")

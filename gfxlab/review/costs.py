@@ -10,6 +10,7 @@ from gfxlab.review.findings import Finding
 from gfxlab.simulator.show.counted import Line
 from gfxlab.simulator.show.run import Run
 from gfxlab.simulator.watch import traffic
+from gfxlab.simulator.watch.profile import Traffic
 from gfxlab.units import format_bytes
 
 _COALESCED = 0.5  # of the segments that an access touches
@@ -17,6 +18,7 @@ _MUCH = 0.1  # of the launch: of its bytes, of its instructions
 _FEW_WAVES = 0.25  # of those that a SIMD can hold
 _LANES_ON = 0.5
 _AGAIN = 2.0
+_SLACK = 1.5
 _SMALL = 1 << 16  # bytes that any cache keeps: reading them again costs nothing worth a line
 
 
@@ -41,8 +43,8 @@ def of_run(run: Run, report: AmdReport) -> Iterator[Finding]:
 
 def _of_line(run: Run, line: Line, total: int) -> Iterator[Finding]:
     place = (line.source.filename, line.source.line) if line.source else ("", 0)
-    for verb, moved in (("loads from", line.loads), ("stores to", line.stores)):
-        if moved.coalescing < _COALESCED and moved.bytes > _MUCH * total:
+    for verb, kind, moved in (("loads from", "global load", line.loads), ("stores to", "global store", line.stores)):
+        if moved.coalescing < _COALESCED and moved.bytes > _MUCH * total and not _in_pieces(run, line, kind, moved):
             yield Finding(
                 "uncoalesced",
                 run.compiled.name,
@@ -52,6 +54,14 @@ def _of_line(run: Run, line: Line, total: int) -> Iterator[Finding]:
     if line.lds.conflicts > _COALESCED * line.lds.cycles and line.lds.cycles > _MUCH * run.lds.cycles:
         lost = f"{line.lds.conflicts:,} of {line.lds.cycles:,} LDS cycles are lost"
         yield Finding("banks", run.compiled.name, f"{lost}, up to {line.lds.worst} lanes at one bank.", *place)
+
+
+def _in_pieces(run: Run, line: Line, kind: str, moved: Traffic) -> bool:
+    """Whether each lane's elements lie in a row and are taken one after the other: narrow, but not scattered."""
+    inside = [one for one in run.program.instructions if one.kind == kind and one.source == line.source]
+    widths = [isa.width(one.mnemonic) // 8 for one in inside if one.index in run.profile.traffic]
+    apart = moved.segments * traffic.SEGMENT * min(widths, default=0) / moved.bytes  # bytes from lane to lane
+    return apart <= _SLACK * sum(widths)
 
 
 def _narrow(run: Run) -> Iterator[Finding]:

@@ -209,6 +209,8 @@ def test_gradients_of_a_norm_are_summed_in_32_bits_as_on_a_card(gpu):
     x, dy = (torch.randn(2000, 64, device="cuda").half() for _ in range(2))
     torch.nn.functional.layer_norm(x, (64,), weight, bias).backward(dy)
     torch.testing.assert_close(bias.grad.float(), dy.float().sum(0), rtol=1e-3, atol=0.05)
+    normal = torch.nn.functional.layer_norm(x.float(), (64,))
+    torch.testing.assert_close(weight.grad.float(), (dy.float() * normal).sum(0), rtol=1e-3, atol=0.05)
 
 
 def test_nothing_is_timed_but_counted(gpu, capsys):

@@ -123,6 +123,23 @@ def test_an_offset_that_overflows_at_a_size_is_told_without_the_memory(gfxlab, t
         assert status == 1 and says in error and len(error.splitlines()) == 1
 
 
+COLUMNS = """
+@triton.jit
+def columns_kernel(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(y_ptr + offs, tl.load(x_ptr + offs * STRIDE, mask=offs < n, other=0.0), mask=offs < n)
+m = torch.ones(3001 * 32, device="cuda", dtype=torch.float16)
+columns_kernel[(3,)](m, torch.empty_like(m), 3001, BLOCK=1024)
+"""
+
+
+@pytest.mark.parametrize(("stride", "expected"), [(1, []), (32, ["uncoalesced"])])
+def test_scattered_lanes_cost_and_narrow_ones_in_a_row_do_not(gfxlab, tmp_path, stride, expected):
+    (tmp_path / "columns.py").write_text(HEAD + COLUMNS.replace("STRIDE", str(stride)))
+    output = gfxlab("review", str(tmp_path / "columns.py"), "--json")[1]
+    assert [one["kind"] for one in json.loads(output)["findings"] if one["level"] == "cost"] == expected
+
+
 def test_sizes_may_be_powers_and_products():
     assert overflow.sizes_of(["N=2**31", "M=1<<4", "K=3*5", "J=1_000"]) == {"N": 2**31, "M": 16, "K": 15, "J": 1000}
 
