@@ -129,6 +129,7 @@ def _of_products(device: str) -> dict[str, Callable[[], object]]:
     image, filters = draw(device, 1, 3, 8, 8), draw(device, 4, 3, 3, 3)
     return {
         "matmul": lambda: ck.matmul(x, matrix),
+        "linear": lambda: ck.linear(x, matrix),
         "conv2d": lambda: ck.conv2d(image, filters),
         "flash_attention": lambda: ck.flash_attention(heads, heads, heads, causal=True),
     }

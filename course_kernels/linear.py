@@ -19,7 +19,7 @@ import triton
 import triton.language as tl
 
 from . import checks, launch, reference
-from ._torch_op import torch_op
+from ._call import remembered, torch_op
 from .backend import uses_triton
 from .matmul import matmul
 
@@ -46,11 +46,11 @@ def matrix_vector_forward(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor
     N, K = weight.shape
     y = torch.empty((1, N), dtype=x.dtype, device=x.device)
     grid, meta = launch.weight_rows(weight)
-    with torch.cuda.device_of(x):
-        matrix_vector_kernel[grid](x, weight, y, x.stride(1), N, K, **meta)
+    launch.run(matrix_vector_kernel, grid, x, weight, y, x.stride(1), N, K, **meta)
     return y
 
 
+@remembered
 def linear(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
     """x @ weight.T, summed in float32 and rounded once.
 

@@ -36,7 +36,7 @@ NOT_TIMED = "not takes_less_than"  # tests of speed say nothing about a version
 VERSIONS = {"3.6.0": ["numpy>=2.0,<2.4"], "3.7.1": [], "3.8.0": [], "3.9.0": []}  # Triton: what else it needs
 NOTEBOOKS_ON = ("3.6.0", "3.9.0")  # the oldest and the newest
 SUITES = {  # heading of a column: arguments for pytest, in the root of the repository
-    "engines": ["tests/gfxlab/engine", "tests/kernels/test_backend.py"],
+    "engines": ["tests/gfxlab/engine", "tests/kernels/test_backend.py", "tests/kernels/test_remembered.py"],
     "trace": ["tests/gfxlab/test_trace*.py"],
     "check": ["tests/lab/test_check*.py", "tests/gfxlab/test_sandbox.py"],
     "AMD report": ["tests/gfxlab/test_amd*.py"],

@@ -104,6 +104,7 @@ CASES = {
         torch.tensor([[2, s % 4]], device="cuda"), torch.tensor([20 + s], device="cuda"),
     ),  # fmt: skip
     "matmul of one row": lambda s: ck.matmul(floats(1, 512, seed=s), floats(512, 32, seed=s)),
+    "linear of one row": lambda s: ck.linear(floats(1, 512, seed=s), floats(32, 512, seed=s)),
     "conv2d": lambda s: ck.conv2d(floats(1, 3, 5, 5, seed=s), floats(4, 3, 3, 3, seed=s)),
     "topk": lambda s: ck.topk(floats(2, 40, seed=s), 3),
 }  # fmt: skip
