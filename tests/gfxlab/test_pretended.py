@@ -281,7 +281,8 @@ def test_it():
 """
 
 
-def test_a_suite_runs_on_the_gpu_that_pytest_is_given(tmp_path):
+def test_a_suite_runs_on_the_gpu_that_pytest_is_given(tmp_path, monkeypatch):
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # others' plugins take seconds to load
     (tmp_path / "test_suite.py").write_text(SUITE)
     command = [
         sys.executable,
