@@ -21,7 +21,10 @@ from gfxlab.engine import dual_mode
 from gfxlab.pretended import CannotPretend, Hazard, pretend
 from gfxlab.simulator import IllegalAccess
 
-pytestmark = pytest.mark.skipif(dual_mode.env_interpret(), reason="TRITON_INTERPRET=1 cannot compile")
+pytestmark = [
+    pytest.mark.skipif(dual_mode.env_interpret(), reason="TRITON_INTERPRET=1 cannot compile"),
+    pytest.mark.skipif(bool(torch.version.cuda or torch.version.hip), reason="this PyTorch is built for a real GPU"),
+]
 
 
 @triton.autotune([triton.Config({"BLOCK": 64}), triton.Config({"BLOCK": 128})], key=["n"])
