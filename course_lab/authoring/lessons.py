@@ -121,7 +121,15 @@ class Lesson:
 
         A place is a notebook's name and a heading: "01_vector_add#Rung 3: the tail".
         """
-        return dict(self._module("guide").TAUGHT) if (self.path / "guide.py").exists() else {}
+        return self._in_guide("TAUGHT")
+
+    @cached_property
+    def found(self) -> dict[str, tuple[str, str]]:
+        """FOUND of the lesson's guide.py: what only its own examiners find, as code: (a sentence, a place)."""
+        return self._in_guide("FOUND")
+
+    def _in_guide(self, name: str) -> dict:
+        return dict(getattr(self._module("guide"), name, {})) if (self.path / "guide.py").exists() else {}
 
     @property
     def core_minutes(self) -> int | None:

@@ -16,6 +16,7 @@ import torch
 import triton
 import triton.language as tl
 
+from course_lab.authoring import parsing
 from course_lab.check.protocol import OwnKernel
 
 GIVEN = {"torch": torch, "triton": triton, "tl": tl, "math": math}
@@ -39,7 +40,7 @@ class SyntaxProblem:
 def parse(code: str) -> ast.Module | SyntaxProblem:
     """The syntax tree of code without its magic line, or where and why there is none."""
     try:
-        return ast.parse(code)
+        return parsing.parse(code)
     except SyntaxError as error:
         text = (error.text or "").rstrip("\n")
         return SyntaxProblem(error.msg, error.lineno or 1, max((error.offset or 1) - 1, 0), text)
@@ -98,6 +99,12 @@ def _names(call: ast.Call) -> set[str]:
 def has_loop(tree: ast.Module) -> bool:
     """Whether there is any loop."""
     return any(isinstance(node, (ast.For, ast.While, ast.comprehension)) for node in ast.walk(tree))
+
+
+def in_loop(tree: ast.Module, line: int) -> bool:
+    """Whether this line stands in the body of a loop."""
+    loops = (node for node in ast.walk(tree) if isinstance(node, (ast.For, ast.While)))
+    return any(node.lineno < line <= node.end_lineno for node in loops)
 
 
 def names(tree: ast.Module, *wanted: str) -> bool:

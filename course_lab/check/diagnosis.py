@@ -231,12 +231,13 @@ def faults(facts: Facts) -> Diagnosis | None:
         return diagnosis("between-rows", **about)
     # a load may come from a tensor with gaps, which ends beyond its size
     past_the_end = fault.first_element == fault.size or (fault.partial and fault.kind == "load")
-    past_the_end &= fault.partial or fault.lanes > 1  # one number by itself has no lanes to mask
+    masked = answer.is_masked(facts.tree, fault.line)
+    past_the_end &= fault.partial or fault.lanes > 1 or masked  # one number by itself has no lanes to mask
     if fault.first_element < 0 and _may_be_padding(facts):
         return diagnosis("padding-slot", **about)
     if fault.first_element < 0 or not past_the_end:
         return diagnosis("out-of-bounds", element=fault.first_element, size=fault.size, **about)
-    if answer.is_masked(facts.tree, fault.line):
+    if masked:
         why = "one-lane" if fault.lanes == 1 else "mask"
         return diagnosis("mask-too-wide", element=_place(fault), size=fault.size, ask=MASK_TOO_WIDE[why], **about)
     return diagnosis("missing-load-mask" if fault.kind == "load" else "missing-store-mask", **about)
@@ -337,7 +338,7 @@ def _short_grid(owners: np.ndarray, run: CaseRun, facts: Facts) -> Diagnosis | N
             d, total = short[0], grid.shape[short[0]]
             things = "elements" if grid.ndim == 1 else f"positions along dimension {d}"
             about = {"missing": total - extent[d], "total": total, "things": things}
-            if answer.has_loop(facts.tree) and block[d] == extent[d]:
+            if block[d] == extent[d] and answer.in_loop(facts.tree, run.seen.events[int(owners.flat[0])].line):
                 return diagnosis("loop-too-short", **about)
             return diagnosis("grid-floor-division", block=block[d], **about)
     return None

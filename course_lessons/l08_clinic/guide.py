@@ -5,6 +5,7 @@ A place is a notebook's name and a heading of it. The field guide links to them.
 
 TAUGHT = {
     "syntax-error": "00_start_here#How exercises work",
+    "unknown-pick": "10_shipping#Which kernel?",
     "exception": "00_start_here#How exercises work",
     "no-entry": "00_start_here#How exercises work",
     "too-slow": "00_start_here#The trap: timing the wrong engine",

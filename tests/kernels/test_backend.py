@@ -161,7 +161,19 @@ def test_a_part_of_the_kernels_tests_passes_under_the_users_interpreter():
         pytest.skip("they run so here")
     here = Path(__file__).parent
     files = [str(here / f"test_{family}.py") for family in ("vector_add", "softmax", "paged_attention")]
-    command = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", *files]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-n",
+        "0",
+        "-p",
+        "no:cacheprovider",
+        "-k",
+        "not fp8 and not packed",
+        *files,
+    ]
     environment = {**os.environ, **NO_GPU, "TRITON_INTERPRET": "1"}
     result = subprocess.run(command, env=environment, capture_output=True, text=True, cwd=here.parents[1])
     assert result.returncode == 0, result.stdout[-3000:]

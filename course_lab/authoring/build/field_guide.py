@@ -35,13 +35,19 @@ the lessons that teaches what is behind them.
 These are recognised by their numbers, in the exercises that are named.
 
 {suspects}
+
+## What examiners find
+
+Some exercises ask for more than a kernel, and a program of their lesson looks at it.
+
+{found}
 """
 
 
 def page(of: Iterable[Lesson]) -> str:
     """The guide to these lessons, as Markdown."""
     of = list(of)
-    return _PAGE.format(patients=_patients(of), general=_general(of), suspects=_suspects(of))
+    return _PAGE.format(patients=_patients(of), general=_general(of), suspects=_suspects(of), found=_found(of))
 
 
 def places(of: Iterable[Lesson]) -> dict[str, str]:
@@ -79,6 +85,13 @@ def _suspects(of: list[Lesson]) -> str:
         for code, (sentence, where) in sorted(found.items())
     ]
     return Table(rows, ("diagnosis", "what the check says", "exercise and its lesson")).markdown()
+
+
+def _found(of: list[Lesson]) -> str:
+    rows = [
+        (_anchor(code), sentence, _link(place)) for lesson in of for code, (sentence, place) in lesson.found.items()
+    ]
+    return Table(rows, ("finding", "what it means", "taught in")).markdown()
 
 
 def _anchor(code: str) -> str:

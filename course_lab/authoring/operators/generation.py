@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from course_lab.authoring import parsing
 from course_lab.authoring.operators import launches, loops, memory, numbers
 from course_lab.authoring.operators.source import Change, Code
 
@@ -57,6 +57,6 @@ def generate(solution: str) -> Iterator[Generated]:
 
 def _parses(code: str) -> bool:
     try:
-        return bool(ast.parse(code))
+        return bool(parsing.parse(code))
     except SyntaxError:
         return False

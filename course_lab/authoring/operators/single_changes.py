@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
+from course_lab.authoring import parsing
 from course_lab.authoring.operators import launches, loops, memory, numbers
 from course_lab.authoring.operators.source import (
     SCALARS,
@@ -61,7 +62,7 @@ def _changes(operator: Callable[[Code], Iterator[Change]], code: Code) -> Iterat
 
 def _parses(code: str) -> bool:
     try:
-        return bool(ast.parse(code))
+        return bool(parsing.parse(code))
     except SyntaxError:
         return False
 

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
+from course_lab.authoring import parsing
+
 
 @dataclass(frozen=True)
 class Edit:
@@ -33,7 +35,7 @@ class Code:
     """A right answer: its text, its tree, and which of its functions are kernels and which launch them."""
 
     def __init__(self, text: str) -> None:
-        self.tree = ast.parse(text)
+        self.tree = parsing.parse(text)
         self._bytes = text.encode()
         starts = [0]
         for line in self._bytes.splitlines(keepends=True):
