@@ -66,7 +66,7 @@ def judge(exercise: Exercise, stub: str, solution: str, mutants: Iterable[Mutant
 def graded(exercise: Exercise, stub: str, code: str) -> Report:
     """The check's report by its rules alone, also on the broken code of a repair."""
     untouched = source.bare(code) == source.bare(stub)
-    return grade(exercise, code, stub=None if untouched else stub)
+    return grade(exercise, code, stub=None if untouched else stub, search=False)
 
 
 def _row(exercise: Exercise, stub: str, name: str, expected: str, code: str) -> Row:

@@ -62,6 +62,7 @@ def grade(
     seed: str = "",
     on_gpu: bool = True,
     own: bool = True,
+    search: bool = True,
 ) -> Report:
     """Grade the text of an answer cell.
 
@@ -79,6 +80,7 @@ def grade(
         seed: draws other numbers for the cases than a learner has seen; the same ones for the same seed.
         on_gpu: once more on this machine's GPU, where there is one.
         own: an exercise that builds on others takes the right answers in this machine's journal; else the solutions.
+        search: where no rule is certain, look for seconds for the one change that makes the answer right.
     """
     if isinstance(exercise, str):
         from course_lab.authoring import lessons
@@ -95,7 +97,7 @@ def grade(
         if strict:
             raise ExerciseFailed(report) from None
         return report
-    given = Given(stub, solution, mistakes, seed, on_gpu)
+    given = Given(stub, solution, mistakes, seed, on_gpu, search)
     report = _grade(exercise, source.as_python(code), given, tell)
     if card and report.passed and exercise.driver is None:
         runs = make_runs(exercise, seed)
@@ -127,6 +129,7 @@ class Given:
     mistakes: _Mistakes
     seed: str = ""
     on_gpu: bool = True
+    search: bool = True
 
 
 def _grade(exercise: Exercise, code: str, given: Given, tell: _Tell) -> Report:
@@ -228,7 +231,7 @@ def _explained(facts: Facts, found: Diagnosis, code: str, given: Given, tell: _T
 
 def _place(facts: Facts, found: Diagnosis, code: str, given: Given) -> str:
     """Where one change makes it right, in a sentence; "" where that is not asked, or not found."""
-    if found.code not in _PLACED:
+    if found.code not in _PLACED or not given.search:
         return ""
     return repair.place(make_job(facts.exercise, code, facts.runs), given.solution, facts.runs, _SEARCH_SECONDS)
 

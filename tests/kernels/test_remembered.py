@@ -184,9 +184,21 @@ def test_what_is_refused_stays_refused(case):
     ck.rms_norm(x, weight)
 
 
+def _autograd_began() -> bool:
+    """Whether an earlier test of this process has walked back already, so that autograd knows no pretended GPU."""
+    one = torch.ones(1, device="cuda", requires_grad=True)
+    try:
+        (2 * one).backward()
+    except RuntimeError as error:
+        return "device_ready_queues_" in str(error)
+    return False
+
+
 def test_a_gradient_is_given_or_refused():
     x, weight = remembered_norm()
     leaf = weight.float().to(weight.dtype).requires_grad_()
+    if torch.cuda.is_available() and torch.version.hip and _autograd_began():
+        pytest.skip("PyTorch counts the devices that have gradients once, and that was before a GPU was pretended")
     for _ in range(PLANNED + 1):
         (gradient,) = torch.autograd.grad(ck.rms_norm(x, leaf).sum(), leaf)
         assert gradient.shape == leaf.shape
