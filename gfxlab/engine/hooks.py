@@ -246,17 +246,17 @@ def _source_position() -> tuple[str, int]:
 def _locate(addresses: np.ndarray, active: np.ndarray) -> tuple[_Region | None, np.ndarray, np.ndarray]:
     """The tensor that an access means, the element of each lane, and which active lanes lie inside.
 
-    Several arguments may share memory; the first that holds every active lane is taken, else the one that holds most,
-    else the nearest.
+    Several arguments may share memory; the first that holds every active lane is taken, else one that holds the first
+    lane (a block that begins in one tensor may reach into the next), else the one that holds most, else the nearest.
     """
-    best = None
+    best, first = None, np.flatnonzero(active)[0]
     for region in _state.regions:
         elements = region.elements(addresses)
         inside = region.contains(elements) & active
         count = int(inside.sum())
         if count == active.sum():
             return region, elements, inside
-        key = (count, -region.distance(int(elements[active][0])))
+        key = (bool(inside.flat[first]), count, -region.distance(int(elements.flat[first])))
         if best is None or key > best[0]:
             best = key, region, elements, inside
     if best is None:

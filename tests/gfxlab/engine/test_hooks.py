@@ -217,3 +217,11 @@ def test_infinities_take_the_place_of_nan_when_asked_for(dtype):
         copy_kernel[(1,)](x, y, 100, BLOCK=128, MASK_LOAD=True, MASK_STORE=False)
     assert y[:100].tolist() == [1] * 100
     assert y[100:].tolist() == [float("inf"), -float("inf")] * 14
+
+
+def test_a_block_that_reaches_into_the_next_tensor_is_past_the_end_of_its_own():
+    """Most lanes of program 2 that lie in a tensor at all lie in y; the block began in x."""
+    memory = torch.zeros(2000)
+    x, y = memory[:576], memory[672:1248]
+    with hooks.guard("raise"), pytest.raises(IndexError, match="program 2 .*reads element 576 of x_ptr, past the end"):
+        copy_kernel[(3,)](x, y, 576, BLOCK=256, MASK_LOAD=False, MASK_STORE=True)
