@@ -164,9 +164,9 @@ def output_name(run: CaseRun, number: int) -> str:
 
 
 def input_modified(facts: Facts) -> Diagnosis | None:
-    if any(fault.kind != "load" for run in facts.failing if run.seen for fault in run.seen.faults):
-        return None  # a store that goes astray may land in an argument, or not: that depends on where tensors lie
     for run in facts.failing:
+        if run.seen and any(fault.kind != "load" for fault in run.seen.faults):
+            continue  # a store that goes astray may land in an argument, or not: that depends on where tensors lie
         for change in run.modified:
             event = run.event(change.event)
             where = f", in line {event.line}" if event else ""
