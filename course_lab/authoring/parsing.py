@@ -19,3 +19,11 @@ def parse(code: str) -> ast.Module:
     """
     with _TURN:
         return ast.parse(code)
+
+
+def parses(code: str) -> bool:
+    """Whether it is Python."""
+    try:
+        return bool(parse(code))
+    except SyntaxError:
+        return False

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from course_lab.authoring import parsing
 from course_lab.authoring.exercise import Exercise
 from course_lab.authoring.patient import CAUSE, FINDING, ORDER, PRICE, TEST, Look, Patient
 from course_lab.check import answer, client
@@ -257,12 +258,12 @@ def repair(chart: Chart, code: str, grade: Callable[[], Report]) -> tuple[Report
 
 def _repair(code: str, part: str) -> str:
     """The code without finding, cause and test, blind to line numbers and comments."""
-    return "\n".join(ast.dump(node) for node in ast.parse(code).body if not _is_of_the_finding(node, part))
+    return "\n".join(ast.dump(node) for node in parsing.parse(code).body if not _is_of_the_finding(node, part))
 
 
 def without_finding(chart: Chart, code: str) -> str:
     """The code with empty lines in place of finding, cause and test: what their numbers are is nobody's mistake."""
-    body, lines = ast.parse(code).body, code.split("\n")
+    body, lines = parsing.parse(code).body, code.split("\n")
     for node in body:
         own = range(node.lineno, (node.end_lineno or node.lineno) + 1)
         alone = not any(other is not node and {other.lineno, other.end_lineno} & {*own} for other in body)
@@ -303,7 +304,7 @@ def _out_of_step(chart: Chart, code: str) -> list[Part]:
         arguments = case.make(torch.Generator().manual_seed(0))
         shown, _ = _shows(chart, code, arguments)
         if shown is not None:
-            tensor = next(iter(answer.loaded_and_stored(ast.parse(code))), "memory")
+            tensor = next(iter(answer.loaded_and_stored(parsing.parse(code))), "memory")
             gpu = cards_of(ARCH).split(",")[0]
             return [_wrong(ORDER, diagnosis("wave-race", gpu=gpu, tensor=tensor))]
     return [Part(CaseResult(ORDER, "passed"))]
@@ -311,7 +312,7 @@ def _out_of_step(chart: Chart, code: str) -> list[Part]:
 
 def old_test(broken: str) -> tuple[str, str]:
     """Name and code of the author's test."""
-    node = next(n for n in ast.parse(broken).body if isinstance(n, ast.FunctionDef) and n.name.startswith("test_"))
+    node = next(n for n in parsing.parse(broken).body if isinstance(n, ast.FunctionDef) and n.name.startswith("test_"))
     return node.name, ast.unparse(node)
 
 

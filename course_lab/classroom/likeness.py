@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from itertools import combinations
 
+from course_lab.authoring import parsing
 from course_lab.check.answer import GIVEN
 
 ENOUGH = 0.9  # of the statements that two answers have beyond the stub
@@ -95,7 +96,7 @@ def _own(code: str, given: set[str]) -> tuple[str, ...]:
 def normal(code: str) -> tuple[str, ...]:
     """The statements of an answer with its own names numbered; () for what is no Python."""
     try:
-        tree = ast.parse(code)
+        tree = parsing.parse(code)
         named = _Numbered().visit(_without_docstrings(tree))
         return tuple(re.sub(r"\s+", " ", line.strip()) for line in ast.unparse(named).splitlines() if line.strip())
     except (SyntaxError, ValueError, RecursionError, MemoryError):

@@ -16,6 +16,8 @@ import numpy
 import torch
 import triton
 
+from course_lab.authoring import parsing
+
 _IMPORTS = {
     "torch", "torch.nn", "torch.nn.functional", "triton", "triton.language", "triton.language.extra",
     "triton.language.extra.libdevice", "triton.language.math", "math", "cmath", "typing", "functools", "itertools",
@@ -42,7 +44,7 @@ def reaches(code: str) -> tuple[str, ...]:
     code: without its magic line, or with an empty line in its place.
     """
     try:
-        tree = ast.parse(code)
+        tree = parsing.parse(code)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return ()
     return tuple(dict.fromkeys(_seen(tree)))[:_MOST]

@@ -50,13 +50,6 @@ def generate(solution: str) -> Iterator[Generated]:
     for name, operator in OPERATORS.items():
         for change in operator(code):
             mutated = code.with_edits(change.edits)
-            if mutated not in seen and _parses(mutated):
+            if mutated not in seen and parsing.parses(mutated):
                 seen.add(mutated)
                 yield Generated(name, mutated, change.says, change.diagnosis, change.line)
-
-
-def _parses(code: str) -> bool:
-    try:
-        return bool(parsing.parse(code))
-    except SyntaxError:
-        return False

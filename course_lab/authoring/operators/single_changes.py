@@ -46,7 +46,7 @@ def repairs(answer: str, constants: AbstractSet[float] = frozenset()) -> Iterato
     for operator in (*_EXCHANGES, lambda code: right_constant(code, constants), *_INSERTIONS):
         for change in _changes(operator, code):
             mended = code.with_edits(change.edits)
-            if mended not in seen and _parses(mended):
+            if mended not in seen and parsing.parses(mended):
                 seen.add(mended)
                 first = min((edit.node for edit in change.edits), key=lambda node: (node.lineno, node.col_offset))
                 yield Repair(mended, change.line, " ".join(code.text(first).split()))
@@ -58,13 +58,6 @@ def _changes(operator: Callable[[Code], Iterator[Change]], code: Code) -> Iterat
         yield from operator(code)
     except (IndexError, ValueError, AttributeError):
         return
-
-
-def _parses(code: str) -> bool:
-    try:
-        return bool(parsing.parse(code))
-    except SyntaxError:
-        return False
 
 
 # ---- what was left out, or stands in another's place ----------------------------------------------------------------
