@@ -11,13 +11,17 @@ import contextlib
 import ctypes
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import torch
+
+from gfxlab.pretended import pinned
 
 _CUDA, _PRIVATE = 1, 20  # numbers of c10::DeviceType
 _GUARDS = "_ZN3c104impl26device_guard_impl_registryE"  # c10::impl::device_guard_impl_registry
 _HOOKS = "_ZN2at6detail12getCUDAHooksEv"  # at::detail::getCUDAHooks()
 _ANSWERS = range(2, 6)  # of at::AcceleratorHooksInterface: isBuilt, isAvailable, hasPrimaryContext, init
+_PINNED = 12  # its getPinnedMemoryAllocator
 _METHODS = 96  # as many of its methods are copied: more than it has
 
 _kept: list[object] = []  # what C++ points to must live as long as the process
@@ -25,6 +29,18 @@ _kept: list[object] = []  # what C++ points to must live as long as the process
 
 class CannotPretend(RuntimeError):
     """What a pretended GPU cannot do, in one sentence."""
+
+
+def index(device: Any) -> int:
+    """The number of a device.
+
+    Raises:
+        RuntimeError: there is none of this number; a card says the same.
+    """
+    number = device if isinstance(device, int) else 0 if device is None else (torch.device(device).index or 0)
+    if number > 0:
+        raise RuntimeError(f"HIP error: invalid device ordinal: {device}; the pretended machine has one GPU, cuda:0")
+    return 0
 
 
 def install() -> None:
@@ -58,7 +74,10 @@ def install() -> None:
     guards[_CUDA], guards[_PRIVATE] = guards[_PRIVATE], before
     hooks.restype = ctypes.c_void_p
     methods = ctypes.c_void_p.from_address(hooks())
-    _kept.extend((guard, methods, _changed(methods.value)))
+    getter = pinned.allocator_getter(_library("libc10.so"))
+    changed = _changed(methods.value)
+    changed[_PINNED] = ctypes.cast(getter, ctypes.c_void_p).value
+    _kept.extend((guard, methods, changed, getter))
 
 
 def _library(name: str) -> ctypes.CDLL:
@@ -82,7 +101,7 @@ def attached() -> Iterator[None]:
         CannotPretend: this PyTorch does not let one be attached.
     """
     install()
-    _, methods, changed = _kept
+    _, methods, changed, _ = _kept
     before = methods.value
     methods.value = ctypes.addressof(changed)
     try:

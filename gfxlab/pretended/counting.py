@@ -6,15 +6,13 @@ estimated from them. PyTorch's own operations on large tensors are left undone: 
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import sys
-from collections.abc import Callable, Iterator
-from contextvars import ContextVar
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from gfxlab.pretended import dispatch
+from gfxlab.pretended import measuring
 from gfxlab.programs import format_grid, place
 from gfxlab.simulator.show.run import Run
 
@@ -37,26 +35,6 @@ class Count:
     @property
     def instructions(self) -> int:
         return round(self.run.instructions * self.of / self.programs)
-
-
-_counts: ContextVar[list[Count] | None] = ContextVar("counts", default=None)
-
-
-def measuring() -> list[Count] | None:
-    """The counts of the block that measures here, or None: launches are executed whole."""
-    return _counts.get()
-
-
-@contextlib.contextmanager
-def measured() -> Iterator[list[Count]]:
-    """Inside the block launches are only measured; the list grows by one each."""
-    counts: list[Count] = []
-    outer, undone = _counts.set(counts), dispatch.only_counting.set(True)
-    try:
-        yield counts
-    finally:
-        _counts.reset(outer)
-        dispatch.only_counting.reset(undone)
 
 
 def sample(grid: tuple[int, int, int]) -> list[tuple[int, int, int]]:
@@ -88,11 +66,11 @@ def do_bench(
     **options: Any,
 ) -> Any:
     """triton.testing.do_bench that refuses to time: NaN for each time asked for, and what was counted in a line."""
-    outer = measuring()
+    outer = measuring.counts()
     if outer is not None:  # a tuner asks, which tells of its counts by itself
         fn()
     else:
-        with measured() as counts:
+        with measuring.measured() as counts:
             fn()
         _say(counts)
     untimed = Untimed(counts if outer is None else outer)

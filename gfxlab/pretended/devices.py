@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import inspect
+import sys
 import types
+import uuid
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,8 +13,8 @@ import torch
 
 from gfxlab import hardware
 from gfxlab.engine.driver import capability
-from gfxlab.pretended import dispatch, generators, memory, streams
-from gfxlab.pretended.attaching import CannotPretend, attached
+from gfxlab.pretended import absent, dispatch, generators, memory, pinned, streams, typed
+from gfxlab.pretended.attaching import attached, index
 
 _ROCM = "7.2"
 
@@ -26,14 +27,30 @@ def present(arch: str) -> Iterator[None]:
         CannotPretend: this PyTorch does not let a device be attached.
     """
     dispatch.install()
-    with attached(), _replaced(_answers(arch)):
+    with attached(), _replaced(_answers(arch)), _without_extensions():
         yield
+
+
+@contextlib.contextmanager
+def _without_extensions() -> Iterator[None]:
+    name, before = absent.Extensions.name, sys.modules.get(absent.Extensions.name)
+    sys.modules[name] = ours = absent.Extensions()
+    try:
+        with _replaced([(torch.utils, "cpp_extension", ours)]):
+            yield
+    finally:
+        sys.modules.pop(name, None)
+        if before is not None:
+            sys.modules[name] = before
 
 
 def _answers(arch: str) -> list[tuple[Any, str, Any]]:
     """(object, attribute, what it is inside the block)."""
-    cuda = {**_refusals(), **_about(arch), **_memory(arch), **_random(), **_streams()}
+    cuda = {**absent.refusals(), **_about(arch), **_memory(arch), **_random(), **_streams()}
+    cuda |= typed.classes()
     answers = [(torch.cuda, name, answer) for name, answer in cuda.items()]
+    for part in (torch.cuda.memory, torch.cuda.random):
+        answers += [(part, name, answer) for name, answer in cuda.items() if name in vars(part)]
     answers += [(torch.accelerator, name, answer) for name, answer in _accelerator().items()]
     answers += [(torch.cuda.nvtx, name, lambda *args, **kwargs: None) for name in ("range_push", "range_pop", "mark")]
     answers += [
@@ -42,33 +59,30 @@ def _answers(arch: str) -> list[tuple[Any, str, Any]]:
         (torch, "compile", _eager),
         (torch.storage, "_to", memory.moved),
         (torch.UntypedStorage, "__new__", staticmethod(memory.made_storage)),
-        (torch.Tensor, "pin_memory", memory.pin),
-        (torch.Tensor, "is_pinned", memory.is_pinned),
+        (torch.Tensor, "pin_memory", pinned.pin),
+        (torch.Tensor, "is_pinned", pinned.is_pinned),
         (torch.Tensor, "record_stream", lambda tensor, stream: None),
-        (torch._C, "_cuda_getCurrentRawStream", lambda device: 0),
-        (torch._C, "_cuda_getDevice", lambda: 0),
+        (torch, "set_default_tensor_type", typed.set_default),
+        (memory, "capacity", hardware.card(arch).memory_gb << 30),
     ]
-    return answers
+    return answers + [(torch._C, name, answer) for name, answer in _of_library().items()]
 
 
-def _refusals() -> dict[str, Any]:
-    """Whatever of torch.cuda is not answered below says so in a sentence; modules and classes of data stay."""
-    found = {}
-    for name in torch.cuda.__all__:
-        value = getattr(torch.cuda, name, None)
-        refusal = _refusal(f"torch.cuda.{name}")
-        if inspect.isfunction(value) and not name.startswith(("amp", "check_error")):
-            found[name] = refusal
-        elif name in ("CUDAGraph", "graph", "MemPool", "CUDAPluggableAllocator"):
-            found[name] = type(name, (), {"__init__": refusal})  # a class still: annotations name it
-    return found
-
-
-def _refusal(what: str) -> Any:
-    def refuse(*args: Any, **kwargs: Any) -> Any:
-        raise CannotPretend(f"{what} needs a real GPU: a pretended one has no such part")
-
-    return refuse
+def _of_library() -> dict[str, Any]:
+    """Names of torch._C that only a build for a GPU has."""
+    return {
+        "__getattr__": absent.of_library,
+        "_cuda_getCurrentRawStream": lambda device: 0,
+        "_cuda_getDevice": lambda: 0,
+        "_cuda_setDevice": lambda device: index(device) and None,
+        "_cuda_exchangeDevice": index,
+        "_cuda_maybeExchangeDevice": index,
+        "_cuda_getDeviceCount": lambda: 1,
+        "_cuda_sleep": lambda cycles: None,
+        "_cuda_synchronize": lambda: None,
+        "_scatter": lambda tensor, devices, *others: (tensor.to("cuda"),),
+        "_gather": lambda tensors, *others: torch.cat(tensors),
+    }
 
 
 def _properties(arch: str) -> types.SimpleNamespace:
@@ -87,6 +101,14 @@ def _properties(arch: str) -> types.SimpleNamespace:
         max_threads_per_block=hardware.MAX_THREADS,
         regs_per_multiprocessor=limits.vgprs * limits.wave_size * limits.simds,
         L2_cache_size=card.l2_mib << 20,
+        shared_memory_per_block_optin=limits.lds_per_workgroup,
+        clock_rate=0,  # nothing here has a clock
+        memory_clock_rate=0,
+        memory_bus_width=0,
+        pci_bus_id=0,
+        pci_device_id=0,
+        pci_domain_id=0,
+        uuid=uuid.uuid5(uuid.NAMESPACE_DNS, f"{arch}.pretended"),
         is_integrated=False,
         is_multi_gpu_board=False,
     )
@@ -102,39 +124,27 @@ def _about(arch: str) -> dict[str, Any]:
         "_is_compiled": lambda: True,
         "device_count": lambda: 1,
         "current_device": lambda: 0,
-        "set_device": lambda device: _index(device) and None,
-        "get_device_name": lambda device=None: properties.name,
-        "get_device_capability": lambda device=None: capability(arch),
-        "get_device_properties": lambda device=None: _index(device) or properties,
+        "set_device": lambda device: index(device) and None,
+        "get_device_name": lambda device=None: index(device) or properties.name,
+        "get_device_capability": lambda device=None: index(device) or capability(arch),
+        "get_device_properties": lambda device=None: index(device) or properties,
         "get_arch_list": lambda: [arch],
         "can_device_access_peer": lambda device, peer: False,
         "is_bf16_supported": lambda including_emulation=True: True,
         "is_tf32_supported": lambda: False,
-        "synchronize": lambda device=None: None,
+        "synchronize": lambda device=None: index(device) and None,
         "ipc_collect": lambda: None,
         "is_current_stream_capturing": lambda: False,
         "device": streams.Device,
-        "device_of": streams.Device,
+        "device_of": lambda tensor: streams.Device(),
     }
-
-
-def _index(device: Any) -> int:
-    """The number of a device.
-
-    Raises:
-        RuntimeError: there is none of this number; a card says the same.
-    """
-    number = device if isinstance(device, int) else 0 if device is None else (torch.device(device).index or 0)
-    if number > 0:
-        raise RuntimeError(f"HIP error: invalid device ordinal: {device}; the pretended machine has one GPU, cuda:0")
-    return 0
 
 
 def _memory(arch: str) -> dict[str, Any]:
     total = hardware.card(arch).memory_gb << 30
-    in_use = lambda device=None: memory.allocated()  # noqa: E731
+    in_use = lambda device=None: index(device) or memory.allocated()  # noqa: E731
     return {
-        "mem_get_info": lambda device=None: (total - memory.allocated(), total),
+        "mem_get_info": lambda device=None: index(device) or (total - memory.allocated(), total),
         **dict.fromkeys(("memory_allocated", "memory_reserved", "memory_cached"), in_use),
         **dict.fromkeys(
             ("max_memory_allocated", "max_memory_reserved", "max_memory_cached"), lambda device=None: memory.most()
@@ -144,7 +154,8 @@ def _memory(arch: str) -> dict[str, Any]:
             lambda device=None: memory.reset_most(),
         ),
         "empty_cache": lambda: None,
-        "memory_stats": lambda device=None: {"allocated_bytes.all.current": memory.allocated()},
+        "memory_stats": lambda device=None: memory.statistics(),
+        "reset_accumulated_memory_stats": lambda device=None: None,
         "memory_summary": lambda device=None, abbreviated=False: f"{memory.allocated():,} bytes in use",
         "set_per_process_memory_fraction": lambda fraction, device=None: None,
     }
@@ -169,8 +180,8 @@ def _random() -> dict[str, Any]:
 
 def _streams() -> dict[str, Any]:
     return {
-        "current_stream": lambda device=None: streams.current(),
-        "default_stream": lambda device=None: streams.DEFAULT,
+        "current_stream": lambda device=None: index(device) or streams.current(),
+        "default_stream": lambda device=None: index(device) or streams.DEFAULT,
         "set_stream": streams.set_current,
         "stream": streams.Scope,
         "StreamContext": streams.Scope,
@@ -187,8 +198,8 @@ def _accelerator() -> dict[str, Any]:
         "synchronize": lambda device=None: None,
         "current_device_index": lambda: 0,
         "current_device_idx": lambda: 0,
-        "set_device_index": lambda device: _index(device) and None,
-        "set_device_idx": lambda device: _index(device) and None,
+        "set_device_index": lambda device: index(device) and None,
+        "set_device_idx": lambda device: index(device) and None,
         "current_stream": lambda device=None: streams.current(),
         "set_stream": streams.set_current,
     }

@@ -6,15 +6,15 @@ are on the device; those that share a storage with an argument are views of it t
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Callable, Iterator
-from contextvars import ContextVar
 from functools import partial
 from typing import Any
 
 import torch
 
-from gfxlab.pretended import attaching, generators, memory
+from gfxlab.pretended import attaching, cells, generators, measuring, memory
 
 _aten = torch.ops.aten
 _libraries: list[torch.library.Library] = []
@@ -22,16 +22,20 @@ _libraries: list[torch.library.Library] = []
 # A CPU tensor beside tensors of the device: copies, and indices, which PyTorch moves by itself.
 _MIXED = {"aten::copy_", "aten::_copy_from", "aten::index", "aten::index_put_", "aten::_index_put_impl_", "aten::set_"}
 _MIXED |= {"aten::_unsafe_index", "aten::_unsafe_index_put", "aten::index_put", "aten::to_padded_tensor"}
-_MIXED |= {"aten::_pack_padded_sequence", "aten::_ctc_loss", "aten::repeat_interleave", "aten::_to_copy"}
+_MIXED |= {
+    "aten::_pack_padded_sequence",
+    "aten::_ctc_loss",
+    "aten::_use_cudnn_ctc_loss",
+    "aten::_cudnn_ctc_loss",
+    "aten::repeat_interleave",
+    "aten::_to_copy",
+}
 _EMPTY = {f"aten::{name}" for name in ("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided")}
 _MUCH = 1 << 14  # elements of an argument
 
 # Sums over many rows, which the CPU adds up in 16 bits and a card in 32.
 _IN_FLOAT = {f"aten::{name}_backward" for name in ("native_layer_norm", "native_group_norm", "native_batch_norm")}
 _IN_FLOAT |= {"aten::embedding_dense_backward", "aten::native_layer_norm"}
-
-# True where results do not matter: what is expensive is left undone.
-only_counting: ContextVar[bool] = ContextVar("only_counting", default=False)
 
 
 def install() -> None:
@@ -48,6 +52,8 @@ def install() -> None:
             aten.impl(op, partial(_on_device, op), "CUDA")
     for key in ("AutogradCUDA", "CUDA"):
         aten.impl("scaled_dot_product_attention", _attention, key)
+    aten.impl("_scaled_mm", _scaled_mm, "CUDA")
+    cells.install(aten)
     _libraries.extend((everything, aten))
 
 
@@ -86,10 +92,17 @@ def _attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False
     )[0]
 
 
+def _scaled_mm(a, b, scale_a, scale_b, bias=None, scale_result=None, out_dtype=None, use_fast_accum=False):
+    """A product of 8-bit floats, of every flavour; the CPU has it for some."""
+    result = (a.float() * scale_a) @ (b.float() * scale_b) + (0 if bias is None else bias.float())
+    scaled = result if scale_result is None else result * scale_result
+    return scaled.to(out_dtype or a.dtype)
+
+
 def _on_device(op: Any, *args: Any, **kwargs: Any) -> Any:
     call = _Call(op, args, kwargs)
     call.check()
-    if only_counting.get() and call.expensive:
+    if measuring.counts() is not None and call.expensive:  # nobody looks at the results
         try:
             return call.undone()
         except (RuntimeError, NotImplementedError, TypeError):  # its sizes depend on the numbers
@@ -97,6 +110,8 @@ def _on_device(op: Any, *args: Any, **kwargs: Any) -> Any:
     try:
         return call.run(memory.fixed_host)
     except RuntimeError as error:
+        if full := re.search(r"you tried to allocate (\d+) bytes", str(error)):
+            raise memory.no_room(int(full[1])) from None
         if "resize storage that is not resizable" not in str(error):
             raise
         return call.run(lambda out: torch.empty(0, dtype=out.dtype, device="cpu"))
@@ -183,6 +198,7 @@ class _Call:
                 return here[id(result)][1]
             if any(result is value for value in _tensors(self.given.values())):
                 return result  # a CPU tensor that was written, such as copy_'s
+            memory.dense(result)
             source = storages.get(result.untyped_storage()._cdata)
             return memory.lend(_own(result)) if source is None else memory.alias(source, result)
         if isinstance(result, list | tuple):

@@ -11,6 +11,8 @@ from typing import Any
 
 import torch
 
+from gfxlab.pretended.attaching import index
+
 _stock = torch.Generator
 
 
@@ -30,7 +32,7 @@ class Generator(_stock, metaclass=_Kind):
         if device.type != "cuda":
             return _stock(device)
         made = super().__new__(cls)
-        made._device = torch.device("cuda", device.index or 0)
+        made._device = torch.device("cuda", index(device))
         _made.add(made._cdata)
         return made
 

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from gfxlab.bound import Value
-from gfxlab.pretended import memory
+from gfxlab.pretended import memory, pinned
 
 
 def on_host(values: list[Value]) -> list[Value]:
@@ -26,7 +26,7 @@ def _memory(value: Value, place: int) -> torch.Tensor | None:
     if isinstance(content, torch.Tensor):
         if content.is_cuda:
             return memory.host(content.detach())
-        if memory.is_pinned(content) or not content.numel():
+        if pinned.is_pinned(content) or not content.numel():
             return content
         raise ValueError(
             f"Pointer argument (at {place}) cannot be accessed from Triton (cpu tensor?): {value.name} is on "

@@ -16,7 +16,7 @@ from gfxlab.bound import Launch, Value
 from gfxlab.code.compiler import Compiled
 from gfxlab.engine import driver, dual_mode
 from gfxlab.engine.target import Target, simulating
-from gfxlab.pretended import counting, libraries, tuning
+from gfxlab.pretended import counting, libraries, measuring, profiling, tuning
 from gfxlab.pretended.devices import present
 from gfxlab.pretended.given import on_host
 from gfxlab.pretended.memory import around
@@ -70,14 +70,16 @@ def pretend(
     options = {"profile": False, "max_seconds": MAX_SECONDS, "elsewhere": around, **options}
 
     def run(launch: Launch, compiled: Compiled, values: list[Value]) -> None:
-        counts = counting.measuring()
+        counts = measuring.counts()
         with torch.device("cpu"):  # whatever the default device of the script is
             if counts is not None:
                 counts.append(_sampled(compiled, launch.grid, values))
                 return
             token = _launch.set(launch)
             try:
-                (seen or warn)(by(compiled, launch.grid, values, **options))
+                ran = by(compiled, launch.grid, values, **options)
+                profiling.launched(ran)
+                (seen or warn)(ran)
             finally:
                 _launch.reset(token)
 
@@ -88,6 +90,7 @@ def pretend(
         simulating(target),
         tuning.by_count(arch),
         libraries.lent(),
+        profiling.recorded(arch),
         _untimed(),
     ):
         yield target

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+from collections import defaultdict
 
 import numpy as np
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from gfxlab.pretended.attaching import CannotPretend
+from gfxlab.units import format_bytes
 
 _DLPACK_CUDA = 2  # DLDeviceType
 
@@ -24,13 +26,19 @@ _prune_at = 1024
 
 def lend(result: torch.Tensor) -> torch.Tensor:
     """A tensor on the device with the bytes, dtype and strides of a CPU tensor whose storage nobody else uses."""
-    if result.layout != torch.strided or result.is_nested:
-        raise CannotPretend(f"a tensor of layout {result.layout} cannot be pretended, only dense ones")
+    dense(result)
     storage = result.untyped_storage()
     whole = _handed_over(torch.empty(0, dtype=torch.uint8, device="cpu").set_(storage))
     if storage.nbytes():
         _remember(storage)
+        taken(storage.nbytes())
     return _shaped(whole, result)
+
+
+def dense(result: torch.Tensor) -> None:
+    """Raises CannotPretend for a sparse or nested tensor, which has no storage to lend."""
+    if result.layout != torch.strided or result.is_nested:
+        raise CannotPretend(f"a tensor of layout {result.layout} cannot be pretended, only dense ones")
 
 
 def alias(source: torch.Tensor, result: torch.Tensor) -> torch.Tensor:
@@ -179,21 +187,45 @@ def is_raw(tensor: torch.Tensor) -> bool:
 
 # ---- how much is in use ----------------------------------------------------------------------------------------------
 
-_most = 0
+_FEW = 512  # storages: among more the peak is found to a 64th, for counting takes time
+_most = _bound = 0  # the peak; no more than this is in use now
+capacity = 1 << 62  # bytes of the card that is pretended
 
 
 def allocated() -> int:
     """Bytes of the device's storages that live."""
-    global _most
+    global _most, _bound
     sizes = [found.nbytes() for start in list(_hosts) if (found := _host_storage(start, default=None)) is not None]
-    _most = max(_most, sum(sizes))
-    return sum(sizes)
+    _bound = sum(sizes)
+    _most = max(_most, _bound)
+    return _bound
 
 
 def most() -> int:
-    """The most bytes that were in use whenever somebody asked."""
+    """The most bytes that were in use at a time."""
     allocated()
     return _most
+
+
+def taken(more: int) -> None:
+    """So many bytes were lent.
+
+    Raises:
+        torch.OutOfMemoryError: more than the card has.
+    """
+    global _bound
+    _bound += more
+    if _bound > _most + (_most >> 6 if len(_hosts) > _FEW else 0) or _bound > capacity:
+        allocated()
+    if _bound > capacity:
+        raise no_room(more)
+
+
+def no_room(more: int | str) -> torch.OutOfMemoryError:
+    """What a card says when it is full, or when this machine has less than a card."""
+    asked = format_bytes(more) if isinstance(more, int) else more
+    card = f"the pretended GPU has {format_bytes(capacity)}, of which {format_bytes(allocated())} are in use"
+    return torch.OutOfMemoryError(f"HIP out of memory. Tried to allocate {asked}: {card}; its memory is this machine's")
 
 
 def reset_most() -> None:
@@ -203,23 +235,10 @@ def reset_most() -> None:
     allocated()
 
 
-# ---- pinned memory of the CPU, which a kernel may be given -----------------------------------------------------------
-
-_pinned: dict[int, StorageWeakRef] = {}
-
-
-def pin(tensor: torch.Tensor, device: object = None) -> torch.Tensor:
-    """A copy of a CPU tensor that counts as pinned."""
-    if tensor.is_cuda:
-        raise RuntimeError(
-            f"cannot pin 'torch.cuda.{tensor.type().rpartition('.')[2]}' only dense CPU tensors can be pinned"
-        )
-    copy = tensor.clone()
-    _pinned[copy.untyped_storage()._cdata] = StorageWeakRef(copy.untyped_storage())
-    return copy
-
-
-def is_pinned(tensor: torch.Tensor, device: object = None) -> bool:
-    """Whether `pin` made its storage."""
-    reference = _pinned.get(tensor.untyped_storage()._cdata) if tensor.device.type == "cpu" else None
-    return reference is not None and not reference.expired()
+def statistics() -> dict[str, int]:
+    """As torch.cuda.memory_stats; what nobody counts here is 0."""
+    found = {"allocated": allocated(), "peak": most()}
+    kinds = ("allocated_bytes", "reserved_bytes", "active_bytes", "requested_bytes")
+    stats = {f"{kind}.{pool}.current": found["allocated"] for kind in kinds for pool in ("all", "large_pool")}
+    stats |= {f"{kind}.{pool}.peak": found["peak"] for kind in kinds for pool in ("all", "large_pool")}
+    return defaultdict(int, stats)

@@ -8,6 +8,8 @@ from typing import Any
 
 import torch
 
+from gfxlab.pretended.attaching import index
+
 _numbers = itertools.count(0)
 _here = threading.local()
 
@@ -16,6 +18,7 @@ class Stream:
     """torch.cuda.Stream. What is put into it is done when it is put there."""
 
     def __init__(self, device: Any = None, priority: int = 0, **options: Any):
+        index(device)
         self.device = torch.device("cuda", 0)
         self.device_index, self.priority = 0, priority
         self.stream_id = self.cuda_stream = options.get("stream_ptr", next(_numbers))
@@ -86,7 +89,7 @@ class Device:
     """torch.cuda.device(0): there is one."""
 
     def __init__(self, device: Any = None):
-        self.idx = 0
+        self.idx = index(device)
 
     def __enter__(self) -> Device:
         return self

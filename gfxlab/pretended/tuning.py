@@ -14,7 +14,7 @@ from typing import Any
 from triton.runtime.autotuner import Autotuner, OutOfResources
 
 from gfxlab.code.report import AmdReport, measure
-from gfxlab.pretended import counting
+from gfxlab.pretended import counting, measuring
 from gfxlab.tables import Table
 
 _HEAD = ("", "configuration", "VGPRs", "spilled", "LDS", "waves a SIMD", "instructions", "executed")
@@ -51,7 +51,7 @@ def by_count(arch: str) -> Iterator[None]:
 
 def _bench(tuner: Autotuner, *args: Any, config: Any, **meta: Any) -> list[float]:
     """Instead of a time: the count; infinite for a configuration that does not fit."""
-    with counting.measured() as counts, _untimed(tuner), _reasons() as reasons:
+    with measuring.measured() as counts, _untimed(tuner), _reasons() as reasons:
         found = _stock_bench(tuner, *args, config=config, **meta)
     times = found if isinstance(found, list | tuple) else [found]
     report = measure(counts[-1].run.compiled) if counts else None

@@ -142,6 +142,95 @@ def test_a_number_and_indices_of_the_cpu_may_stand_beside_the_device(gpu):
     assert (x + torch.tensor(1.0)).is_cuda and x[torch.tensor([3, 0])].tolist() == [3, 0]
 
 
+@pytest.mark.parametrize(
+    ("asked", "error", "says"),
+    [
+        (lambda: torch.cuda.get_device_name(1), RuntimeError, "one GPU, cuda:0"),
+        (lambda: torch.cuda.Stream(1), RuntimeError, "one GPU, cuda:0"),
+        (lambda: torch.Generator("cuda:1"), RuntimeError, "one GPU, cuda:0"),
+        (lambda: torch.empty(1 << 45, device="cuda"), torch.cuda.OutOfMemoryError, "Tried to allocate 128 TiB: .* 192"),
+        (lambda: torch.eye(3, device="cuda").to_sparse(), CannotPretend, "layout torch.sparse_coo"),
+        (lambda: torch._C._cuda_memorySnapshot(None), CannotPretend, "_cuda_memorySnapshot needs a real GPU"),
+        (lambda: torch.cuda.temperature(), CannotPretend, "torch.cuda.temperature needs a real GPU"),
+    ],
+)
+def test_what_there_is_not_is_said_in_a_sentence(gpu, asked, error, says):
+    with pytest.raises(error, match=says):
+        asked()
+    assert not hasattr(torch._C, "_cuda_no_such_name")
+
+
+def test_a_hip_extension_is_refused_and_one_for_the_host_is_not(gpu):
+    from torch.utils import cpp_extension
+
+    with pytest.raises(CannotPretend, match="load_inline builds a HIP extension"):
+        cpp_extension.load_inline("x", cpp_sources="", cuda_sources="__global__ void f() {}", functions=[])
+    assert torch.utils.cpp_extension.CppExtension("x", ["x.cpp"]).name == "x"
+
+
+def test_pinned_memory_is_known_and_a_kernel_may_have_it(gpu):
+    kinds = (torch.empty(5, pin_memory=True), torch.zeros(5, pin_memory=True), torch.zeros(5).pin_memory())
+    assert all(kind.is_pinned() for kind in kinds) and not torch.zeros(5).is_pinned()
+    out = torch.zeros(3, pin_memory=True)
+    by_address_kernel[(3,)](torch.arange(3.0, device="cuda"), out)
+    assert out.tolist() == [0, 1, 2]
+
+
+def test_the_most_memory_that_was_in_use_is_known_after_it_is_free(gpu):
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    x = torch.empty(1 << 20, device="cuda")
+    del x
+    assert torch.cuda.memory_allocated() == before and torch.cuda.max_memory_allocated() == before + (4 << 20)
+    assert torch.cuda.memory_stats()["allocated_bytes.all.peak"] == before + (4 << 20)
+
+
+@pytest.mark.parametrize("kind", [torch.nn.LSTM, torch.nn.GRU])
+def test_a_cell_in_one_operation_computes_what_the_cpu_does(gpu, kind):
+    torch.manual_seed(0)
+    here, x = kind(4, 5, batch_first=True), torch.randn(2, 3, 4)
+    there = copy.deepcopy(here).cuda()
+    for module, given in ((here, x), (there, x.cuda())):
+        module(given)[0].square().sum().backward()
+    for one, other in zip(here.parameters(), there.parameters(), strict=True):
+        assert other.grad.is_cuda
+        torch.testing.assert_close(other.grad.cpu(), one.grad)
+
+
+def test_a_product_of_8_bit_floats_is_scaled(gpu):
+    a, b = (torch.randn(16, 32, device="cuda").to(torch.float8_e4m3fnuz) for _ in range(2))
+    two = torch.tensor(2.0, device="cuda")
+    product = torch._scaled_mm(a, b.t(), scale_a=two, scale_b=two, out_dtype=torch.float32)
+    torch.testing.assert_close(product, 4 * a.float() @ b.float().t())
+
+
+def test_proton_keeps_scopes_and_counts_and_has_no_time(gpu, tmp_path):
+    import triton.profiler as proton
+
+    x = torch.ones(64, device="cuda")
+    proton.start(str(tmp_path / "found"), hook="triton")
+    with proton.scope("twice", {"flops": 64.0}):
+        for _ in range(2):
+            double_kernel.fn[(1,)](x, torch.empty_like(x), 64, BLOCK=64)
+    proton.finalize()
+    root, devices = json.loads((tmp_path / "found.hatchet").read_text())
+    (scope,) = root["children"]
+    kernel = scope["children"][0]["children"][0]
+    assert scope["frame"]["name"] == "twice" and scope["metrics"]["flops"] == 64 and "HIP" in devices
+    assert kernel["frame"]["name"] == "double_kernel" and kernel["metrics"]["count"] == 2
+    assert math.isnan(kernel["metrics"]["time (ns)"]) and kernel["metrics"]["wave_instructions"] > 0
+
+
+def test_classes_of_before_dtypes_are_on_the_device(gpu):
+    assert torch.cuda.FloatTensor([1, 2]).is_cuda and torch.cuda.LongTensor(3).shape == (3,)
+    assert isinstance(torch.ones(1, device="cuda"), torch.cuda.FloatTensor)
+    torch.set_default_tensor_type("torch.cuda.HalfTensor")
+    try:
+        assert torch.ones(1).is_cuda and torch.ones(1).dtype == torch.float16
+    finally:
+        torch.set_default_tensor_type("torch.FloatTensor")
+
+
 class Double(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x):
@@ -224,6 +313,20 @@ def test_nothing_is_timed_but_counted(gpu, capsys):
     start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     start.record(), end.record()
     assert math.isnan(start.elapsed_time(end))
+
+
+def test_a_backward_pass_is_counted_too_and_another_thread_does_its_work(gpu):
+    x, found = torch.randn(64 * 100, device="cuda", requires_grad=True), []
+    y = Double.apply(x)
+
+    def both():
+        y.backward(torch.ones_like(y), retain_graph=True)
+        thread = threading.Thread(target=lambda: found.append(_doubled(torch.ones(200, device="cuda"))))
+        thread.start(), thread.join()
+
+    time = triton.testing.do_bench(both)
+    assert time.launches == 1 and time.instructions % 100 == 0  # backward's, as if whole
+    assert found[0].tolist() == [2] * 200
 
 
 @triton.autotune([triton.Config({"BLOCK": 16}), triton.Config({"BLOCK": 256}, num_warps=16)], key=[])
