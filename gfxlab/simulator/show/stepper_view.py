@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from gfxlab import style
+from gfxlab import hardware, style
 from gfxlab.draw import frames
 from gfxlab.draw.frames import MOST_FRAMES
 from gfxlab.simulator.core.state import POISON
@@ -25,7 +25,6 @@ _MOST_CODE = 8
 _LEVELS = 8
 _WIDTH, _HEIGHT = 512, 16
 _BLOCKS = "▁▂▃▄▅▆▇█"
-_BANKS = 32  # of LDS, 4 bytes each
 _MOST_ROWS = 16
 
 
@@ -218,7 +217,7 @@ def _frame_body(walk: Steps, place: int) -> str:
             f"<pre>{_code(walk, frame)}</pre>",
             f"<p>{escape(sentence(frame))}</p>",
             _lanes_table(frame),
-            _lds_map(frame) if frame.lds is not None else "",
+            _lds_map(frame, hardware.limits(walk.arch).lds_banks) if frame.lds is not None else "",
         ]
     )
 
@@ -261,18 +260,18 @@ def _row(name: str, written: bool, cell: str, words: str) -> str:
     return f'<tr><th class="m">{name}</th><td>{cell}</td><td>{escape(words)}</td></tr>'
 
 
-def _lds_map(frame: Step) -> str:
-    """LDS as rows of 32 banks: each word in the colour of the wave that wrote it, those touched here with a rim."""
+def _lds_map(frame: Step, banks: int) -> str:
+    """LDS in rows of its banks: each word in the colour of the wave that wrote it, those touched here with a rim."""
     touched = _touched_words(frame)
-    rows = sorted({int(word) // _BANKS for word in touched})[:_MOST_ROWS]
-    cell, parts = 16, []
+    rows = sorted({int(word) // banks for word in touched})[:_MOST_ROWS]
+    cell, parts = _WIDTH // banks, []
     for y, row in enumerate(rows):
-        owners = frame.lds[row * _BANKS : (row + 1) * _BANKS]
+        owners = frame.lds[row * banks : (row + 1) * banks]
         for wave in np.unique(owners[owners >= 0]):
             d = _runs(owners == wave, cell, 14 * y + 1, 12)
             colour = style.PALETTE[wave % len(style.PALETTE)]
             parts.append(f'<path d="{d}" fill="{colour}" fill-opacity=".55"><title>wave {wave}</title></path>')
-        mine = np.isin(np.arange(row * _BANKS, row * _BANKS + len(owners)), touched)
+        mine = np.isin(np.arange(row * banks, row * banks + len(owners)), touched)
         parts.append(f'<path d="{_runs(mine, cell, 14 * y + 1, 12)}" class="mine"/>')
         parts.append(f'<rect x="0" y="{14 * y + 0.5}" width="{cell * len(owners)}" height="13" class="rim"/>')
     height = 14 * len(rows) + 2
@@ -282,7 +281,7 @@ def _lds_map(frame: Step) -> str:
     )
     waves = ", ".join(_wave_word(int(wave)) for wave in np.unique(frame.lds[frame.lds >= 0]))
     words = f"{len(touched)} of {len(frame.lds)} words touched here (rims). Written so far by: {waves or 'nobody'}."
-    return f'<p class="q">LDS, a row of {_BANKS} banks a line</p>{picture}<p class="q">{words}</p>'
+    return f'<p class="q">LDS, a row of {banks} banks a line</p>{picture}<p class="q">{words}</p>'
 
 
 def _wave_word(wave: int) -> str:

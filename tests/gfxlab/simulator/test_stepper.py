@@ -1,5 +1,6 @@
 """The walk of one wave: what is recorded, how it is told, how it is shown."""
 
+import dataclasses
 import re
 
 import numpy as np
@@ -11,6 +12,7 @@ import triton.language as tl
 from gfxlab.engine import dual_mode
 from gfxlab.simulator import step
 from gfxlab.simulator.show import stepper_view
+from gfxlab.simulator.show.steps import Touch
 from gfxlab.simulator.watch import readings
 
 pytestmark = pytest.mark.skipif(dual_mode.env_interpret(), reason="TRITON_INTERPRET=1 cannot compile")
@@ -105,6 +107,20 @@ def test_lds_is_mapped_with_who_wrote_it():
     html = walk()._repr_html_()
     assert 'aria-label="map of LDS"' in html
     assert "wave 1" in html
+
+
+@pytest.mark.parametrize("arch, banks", [("gfx942", 32), ("gfx950", 64)])
+def test_a_row_of_the_map_of_lds_is_one_word_of_each_bank(arch, banks):
+    lds = np.full(2 * banks + 1, -1)
+    lds[banks] = 1  # the first word of the second row
+    touch = Touch("load", "LDS", np.arange(banks) * 4 + 4, np.ones(banks, bool), 4)
+    frame = dataclasses.replace(walk(arch)[0], touches=(touch,), lds=lds)
+    html = stepper_view.walk_html(dataclasses.replace(walk(arch), frames=(frame,)))
+    cell = 512 // banks
+    assert f"LDS, a row of {banks} banks a line" in html
+    assert f'd="M0 15h{cell}v12h-{cell}z" fill=' in html  # written by wave 1
+    assert f'd="M{cell} 1h{512 - cell}v12h-{512 - cell}z" class="mine"' in html
+    assert f'd="M0 15h{cell}v12h-{cell}z" class="mine"' in html
 
 
 def test_a_wave_of_its_own_is_followed():
