@@ -91,20 +91,22 @@ def test_what_is_imported_is_asked_for(name):
 
 
 def closure(names: Iterable[str]) -> dict[str, metadata.Distribution]:
-    """These distributions and all that they ask for, as far as they are installed here."""
-    found: dict[str, metadata.Distribution] = {}
-    todo = list(names)
+    """These distributions and all that they ask for, extras such as `bleach[css]` too, as far as they are here."""
+    found: dict[tuple[str, str], metadata.Distribution] = {}
+    todo = [(name, "") for name in names]
     while todo:
-        name = normalised(todo.pop())
-        if name in found:
+        wanted = todo.pop()
+        name, extra = wanted
+        if wanted in found:
             continue
         try:
-            found[name] = metadata.distribution(name)
+            found[wanted] = metadata.distribution(name)
         except metadata.PackageNotFoundError:
             continue
-        wanted = (Requirement(line) for line in found[name].requires or ())
-        todo += [each.name for each in wanted if each.marker is None or each.marker.evaluate({"extra": ""})]
-    return found
+        for each in map(Requirement, found[wanted].requires or ()):
+            if each.marker is None or each.marker.evaluate({"extra": extra}):
+                todo += [(normalised(each.name), more) for more in ("", *each.extras)]
+    return {name: distribution for (name, _), distribution in found.items()}
 
 
 def link(distributions: Iterable[metadata.Distribution], site: Path) -> None:
@@ -163,7 +165,7 @@ class Environment:
             "    package = importlib.import_module(name)\n"
             f"    assert package.__file__.startswith({str(self.site)!r}), package.__file__\n"
             "    for found in pkgutil.walk_packages(package.__path__, name + '.'):\n"
-            "        if not found.name.endswith(('__main__', '.lesson', '.exercises', '.plugin')):\n"  # cells
+            "        if not found.name.endswith(('__main__', '.lesson', '.exercises', 'plugin')):\n"  # cells; pytest's
             "            importlib.import_module(found.name)\n"
         )
         self.run("python", "-c", code)
