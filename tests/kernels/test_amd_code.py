@@ -3,6 +3,7 @@
 import importlib
 import itertools
 import re
+from collections.abc import Iterable
 
 import pytest
 import torch
@@ -34,13 +35,18 @@ SINGLE = re.compile(r"(?:global|buffer)_(?:load|store)_(?:dword|b32|ushort|u16|s
 WIDE = re.compile(r"(?:global|buffer)_load_(?:dwordx4|b128)")
 
 
-def dealt_out(names: tuple[str, ...], cases: list[tuple], *, one_in: int) -> pytest.MarkDecorator:
+HAVE_FP8 = ("gfx942", "gfx950", "gfx1201")
+
+
+def dealt_out(
+    names: tuple[str, ...], cases: list[tuple], *, one_in: int, archs: Iterable[str] = AMD_COMPUTE_UNITS
+) -> pytest.MarkDecorator:
     """Every case on every architecture: one in so many in `make test`, others on each, the rest in `make test-full`."""
     params = [
         pytest.param(
             arch, *case, id="-".join([arch, *map(_word, case)]), marks=[pytest.mark.slow] * (turn % one_in > 0)
         )
-        for place, arch in enumerate(AMD_COMPUTE_UNITS)
+        for place, arch in enumerate(archs)
         for turn, case in enumerate(cases, start=place)
     ]
     return pytest.mark.parametrize(("recorded", *names), params, indirect=["recorded"])
@@ -107,7 +113,7 @@ def check(recorded, cols):
             assert len(singles) <= 5 or cols < SHORT_ROW, f"{name}: {singles}"
 
 
-@pytest.mark.parametrize(("rows", "cols"), [(4096, 576), (2, 131072)], ids=["576", "131072"])
+@dealt_out(("rows", "cols"), [(4096, 576), (2, 131072)], one_in=2)
 def test_no_spill_and_wide_loads(recorded, rows, cols):
     launch_all(rows, cols, torch.bfloat16, fused=True)
     check(recorded, cols)
@@ -118,15 +124,13 @@ def test_no_spill_and_wide_loads_in_activations(recorded):
     check(recorded, 576)
 
 
-@pytest.mark.parametrize("recorded", ["gfx942", "gfx950", "gfx1201"], indirect=True)  # those that have fp8
-@pytest.mark.parametrize(("rows", "cols"), [(4096, 576), (64, 131072)], ids=["576", "131072"])
+@dealt_out(("rows", "cols"), [(4096, 576), (64, 131072)], one_in=2, archs=HAVE_FP8)
 def test_no_spill_and_wide_loads_in_quantisation(recorded, rows, cols):
     launch_quant(rows, cols, torch.bfloat16, quant.fp8_dtype(recorded.arch))
     check(recorded, cols)
 
 
-@pytest.mark.parametrize("recorded", ["gfx942"], indirect=True)
-@pytest.mark.parametrize("cols", [launch.sizes().max_row, 16383, 131071, 131072])
+@dealt_out(("cols",), [(launch.sizes().max_row,), (16383,), (131072,), (131071,)], one_in=2, archs=["gfx942"])
 def test_no_spill_in_float32_at_the_widest_rows(recorded, cols):
     launch_all(2, cols, torch.float32, fused=True)
     launch_quant(2, cols, torch.float32, torch.float8_e4m3fnuz)
@@ -180,7 +184,7 @@ def check_heads(recorded, *, wide=True, stores=True):
 SMOLLM2, LLAMA3 = (9, 3, 64), (32, 8, 128)
 
 
-@dealt_out(("sizes", "style"), [(SMOLLM2, "neox"), (SMOLLM2, "gptj"), (LLAMA3, "gptj"), (LLAMA3, "neox")], one_in=2)
+@dealt_out(("sizes", "style"), [(SMOLLM2, "neox"), (SMOLLM2, "gptj"), (LLAMA3, "gptj"), (LLAMA3, "neox")], one_in=4)
 def test_heads_of_a_prompt(recorded, sizes, style):
     launch_heads(4096, *sizes, torch.bfloat16, style)
     check_heads(recorded)
@@ -222,7 +226,7 @@ def launch_cache(tokens: int, q_heads: int, kv_heads: int, head_dim: int, dtype,
 
 
 @dealt_out(
-    ("sizes", "layout"), [(SMOLLM2, "flash"), (SMOLLM2, "packed"), (LLAMA3, "packed"), (LLAMA3, "flash")], one_in=2
+    ("sizes", "layout"), [(SMOLLM2, "flash"), (SMOLLM2, "packed"), (LLAMA3, "packed"), (LLAMA3, "flash")], one_in=4
 )
 def test_cache_of_a_prompt(recorded, sizes, layout):
     """In the packed layout neighbours of a value lie apart, so they are stored one by one."""
@@ -230,8 +234,7 @@ def test_cache_of_a_prompt(recorded, sizes, layout):
     check_heads(recorded, stores=layout == "flash")
 
 
-@pytest.mark.parametrize("recorded", ["gfx942", "gfx950", "gfx1201"], indirect=True)  # those that have fp8
-@pytest.mark.parametrize("layout", ["flash", "packed"])
+@dealt_out(("layout",), [("flash",), ("packed",)], one_in=2, archs=HAVE_FP8)
 def test_cache_of_fp8(recorded, layout):
     launch_cache(4096, 32, 8, 128, torch.bfloat16, quant.fp8_dtype(recorded.arch), layout, "neox")
     check_heads(recorded, stores=False)
@@ -296,7 +299,7 @@ def check_dots(recorded, dtype, *, aligned=True, only_tiles=True):
         ((1, 576, 1536), torch.float32, True),
         ((2048, 2048, 2048), torch.float32, False),
     ],
-    one_in=2,
+    one_in=3,
 )
 def test_matmul(recorded, shape, dtype, transposed):
     M, K, N = shape
@@ -317,8 +320,11 @@ def test_matmul_everywhere(recorded, size, dtype):
     check_dots(recorded, dtype, aligned=size % 16 == 0)
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=short)
-@pytest.mark.parametrize(("rows", "depth"), [(960, 576), (49152, 576), (576, 1536)])
+@dealt_out(
+    ("rows", "depth", "dtype"),
+    [(*size, dtype) for size in ((960, 576), (49152, 576), (576, 1536)) for dtype in DTYPES],
+    one_in=4,
+)
 def test_matrix_vector(recorded, rows, depth, dtype):
     linear.matrix_vector_forward(torch.empty(1, depth, dtype=dtype), torch.empty(rows, depth, dtype=dtype))
     check_dots(recorded, dtype, only_tiles=False)  # a program stores one element a row
@@ -337,7 +343,7 @@ def launch_attention(head_dim: int, dtype: torch.dtype, *, causal: bool, backwar
 @dealt_out(
     ("head_dim", "dtype", "backward"),
     list(itertools.product((64, 128, 256), (torch.float32, torch.bfloat16), (False, True))),
-    one_in=3,
+    one_in=5,
 )
 def test_attention(recorded, head_dim, dtype, backward):
     """Every head fits: where registers would not hold a whole one, it is cut."""
@@ -355,14 +361,14 @@ def launch_mla(tokens: int, rows: int, dtype: torch.dtype, style: str, cache_dty
     mla.mla_forward(*parts, cache, slots, slots[:tokens], cos, cos, style, scale)
 
 
-@pytest.mark.parametrize(("tokens", "rows"), [(32, 32), (256, 4096)], ids=["decoding", "with a prompt"])
+@dealt_out(("tokens", "rows"), [(32, 32), (256, 4096)], one_in=2)  # decoding; with a prompt
 def test_mla(recorded, tokens, rows):
     """A program that caches one row has fewer pairs to turn than threads."""
     launch_mla(tokens, rows, torch.bfloat16, "gptj")
     check_dots(recorded, torch.bfloat16, only_tiles=False)
 
 
-@pytest.mark.parametrize("recorded", ["gfx942", "gfx950", "gfx1201"], indirect=True)  # those that have fp8
+@pytest.mark.parametrize("recorded", HAVE_FP8, indirect=True)
 def test_mla_with_a_cache_of_fp8(recorded):
     launch_mla(256, 4096, torch.bfloat16, "neox", quant.fp8_dtype(recorded.arch))
     check_dots(recorded, torch.bfloat16, only_tiles=False)
@@ -410,8 +416,7 @@ def test_paged_attention_to_packed_pages(recorded):
     check_dots(recorded, torch.bfloat16)
 
 
-@pytest.mark.parametrize("layout", ["flash", "packed"])
-@pytest.mark.parametrize("recorded", ["gfx942", "gfx950", "gfx1201"], indirect=True)  # those that have fp8
+@dealt_out(("layout",), [("packed",), ("flash",)], one_in=2, archs=HAVE_FP8)
 def test_paged_attention_to_fp8(recorded, layout):
     launch_decode(32, 128, torch.bfloat16, quant.fp8_dtype(recorded.arch), layout)
     check_dots(recorded, torch.bfloat16)

@@ -155,12 +155,17 @@ def test_under_the_users_interpreter_every_launch_is_guarded():
     assert "reads element 20 of x_ptr, past the end of its 20 elements" in python(code, TRITON_INTERPRET="1")
 
 
-def test_a_part_of_the_kernels_tests_passes_under_the_users_interpreter():
+@pytest.mark.parametrize(
+    "families",
+    [("vector_add", "softmax"), pytest.param(("paged_attention",), marks=pytest.mark.slow)],
+    ids=", ".join,
+)
+def test_a_part_of_the_kernels_tests_passes_under_the_users_interpreter(families):
     """Nobody calls `gfxlab.enable()` there. `make compat` runs all of them so, on every supported Triton."""
     if dual_mode.env_interpret():
         pytest.skip("they run so here")
     here = Path(__file__).parent
-    files = [str(here / f"test_{family}.py") for family in ("vector_add", "softmax", "paged_attention")]
+    files = [str(here / f"test_{family}.py") for family in families]
     command = [
         sys.executable,
         "-m",

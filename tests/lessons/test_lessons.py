@@ -28,24 +28,27 @@ def _exercises() -> Iterator[Exercise]:
 
 
 EXERCISES = [exercise.number for exercise in _exercises()]
-# Of a lesson beside the short path, what is optional waits for `make test-full`.
+# Of a lesson beside the short path, the mutants of what is optional wait for `make test-full`.
 OPTIONAL = {exercise.number for lesson in LESSONS if lesson.required for exercise in lesson.exercises}
 OPTIONAL -= {number for lesson in LESSONS for number in lesson.required}
 
 
-def _marked(number: str) -> tuple:
-    return (pytest.mark.slow,) if number in OPTIONAL else ()
+EVERY = 3  # mutant of an exercise
 
 
-SOLVED = [pytest.param(number, id=number, marks=_marked(number)) for number in EXERCISES]
-# Beside the short path an answer takes seconds to grade: `make test` takes every third mutant there.
-MUTANTS = [
-    pytest.param(number, mutant, id=f"{number}-{mutant.name}", marks=_marked(number) if turn == 0 else pytest.mark.slow)
-    for number in EXERCISES
-    for lesson in LESSONS
-    for place, mutant in enumerate(lesson.mutants.get(number, ()))
-    for turn in [place % 3 if not lesson.core else 0]
-]
+def _mutants() -> Iterator:
+    """Every mutant; `make test` takes every third of an exercise, and of each diagnosis at least the first."""
+    taken: set[str] = set()
+    for lesson in LESSONS:
+        for number in filter(lesson.mutants.__contains__, EXERCISES):
+            for place, mutant in enumerate(lesson.mutants[number]):
+                turn = number not in OPTIONAL and (place % EVERY == 0 or mutant.diagnosis not in taken)
+                taken |= {mutant.diagnosis} if turn else set()
+                marks = () if turn else pytest.mark.slow
+                yield pytest.param(number, mutant, id=f"{number}-{mutant.name}", marks=marks)
+
+
+MUTANTS = list(_mutants())
 
 
 def test_the_course_has_lessons():
@@ -99,7 +102,7 @@ def test_the_stub_is_no_attempt(number):
     assert check.grade(number, lessons.stub(number)).status == "not-attempted"
 
 
-@pytest.mark.parametrize("number", SOLVED)
+@pytest.mark.parametrize("number", EXERCISES)
 def test_the_solution_passes(number):
     report = check.grade(number, lessons.solution(number))
     assert report.passed, str(report)
