@@ -136,7 +136,7 @@ def _layout(arguments: tuple, names: dict) -> tuple | None:
         for x in arguments:
             kind = type(x)
             if kind is Tensor or kind is Parameter:
-                if x.get_device() != device or (grad and x.requires_grad):
+                if x.get_device() != device or (grad and x.requires_grad) or x.is_neg():
                     return None
                 start = x.data_ptr()
                 starts.append(start)

@@ -3,9 +3,10 @@
     @torch_op(lambda x: x.new_empty(x.shape))  # what it returns, without computing it
     def softmax_forward(x: torch.Tensor) -> torch.Tensor: ...
 
-While PyTorch traces, a call goes to `torch.ops.course_kernels.softmax_forward`, an opaque operator: nothing in the
-function is traced, what it returns is described by the function in the decorator.  At any other time the call goes
-straight to the function, since an operator's dispatch takes longer than the launch of a small kernel is worth.
+While PyTorch traces, and where tensors have no memory, a call goes to `torch.ops.course_kernels.softmax_forward`, an
+opaque operator: nothing in the function is traced, what it returns is described by the function in the decorator.  At
+any other time the call goes straight to the function, since an operator's dispatch takes longer than the launch of a
+small kernel is worth.
 
 `torch.library.triton_op`, which shows the kernels to the compiler, would launch them by the compiler's own code: not
 interpreted on CPU tensors, and with launch parameters that are computed from symbols.
@@ -17,6 +18,8 @@ from typing import Any
 
 import torch
 from torch.autograd import forward_ad
+
+from . import checks
 
 
 def torch_op(fake: Callable, mutates: tuple[str, ...] = ()) -> Callable[[Callable], Callable]:
@@ -39,7 +42,8 @@ def torch_op(fake: Callable, mutates: tuple[str, ...] = ()) -> Callable[[Callabl
 
         @wraps(function)
         def call(*args, **kwargs):
-            return operator(*args, **kwargs) if torch.compiler.is_compiling() else function(*args, **kwargs)
+            traced = torch.compiler.is_compiling() or any(map(_without_memory, args))
+            return operator(*args, **kwargs) if traced else function(*args, **kwargs)
 
         return call
 
@@ -55,6 +59,10 @@ def apply(function: type[torch.autograd.Function], *inputs: Any) -> Any:
     if wanted or torch.compiler.is_compiling() or forward_ad._current_level >= 0:
         return function.apply(*inputs)
     return function.forward(_NothingToSave(), *inputs)
+
+
+def _without_memory(x: Any) -> bool:
+    return isinstance(x, torch.Tensor) and checks.without_memory(x)
 
 
 class _NothingToSave:

@@ -64,7 +64,8 @@ def derivative(x, KIND: tl.constexpr):
         return 0.5 * (1.0 + tl.erf(x * SQRT_HALF)) + x * tl.exp(-0.5 * x * x) * NORMAL_DENSITY
     elif KIND == "gelu_tanh":
         s = tl.sigmoid(_two_u(x))
-        return s + x * s * (1.0 - s) * TWO_SQRT_2_OVER_PI * (1.0 + 3.0 * x * x * CUBIC)
+        square = tl.minimum(x * x, 1e30)  # no inf, which 0 = 1 - s would turn into NaN
+        return s + x * s * (1.0 - s) * TWO_SQRT_2_OVER_PI * (1.0 + 3.0 * square * CUBIC)
     else:
         tl.static_assert(KIND == "relu", "unknown activation")
         return tl.where(x <= 0, 0.0, 1.0)  # 1 for NaN, as in PyTorch

@@ -3,6 +3,8 @@
 import os
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.autograd import forward_ad
 
 VARIABLE = "COURSE_KERNELS_CHECKS"
 
@@ -10,14 +12,17 @@ FLOATING = (torch.float32, torch.float16, torch.bfloat16)
 
 
 def are_tensors(**values: torch.Tensor) -> None:
-    """Each is a tensor.
+    """Each is a tensor, and its memory holds its numbers.
 
     Raises:
         TypeError: it is not.
+        ValueError: it is one of PyTorch's views that negate what lies in memory, as the imaginary part of a conjugate.
     """
     for name, value in values.items():
         if not isinstance(value, torch.Tensor):
             raise TypeError(f"{name} must be a torch.Tensor, got {type(value).__name__}")
+        if not torch.compiler.is_compiling() and value.is_neg():
+            raise ValueError(f"{name} is a view that negates its memory; call .resolve_neg() first")
 
 
 def floating(**tensors: torch.Tensor) -> None:
@@ -195,13 +200,15 @@ def not_differentiable(**tensors: torch.Tensor) -> None:
     """None asks for a gradient that the function would not give.
 
     Raises:
-        ValueError: one does.
+        ValueError: one does, backward or forward.
     """
     for name, tensor in tensors.items():
         if torch.is_grad_enabled() and tensor.requires_grad:
             raise ValueError(
                 f"{name} requires grad, and no gradient flows to it here; call {name}.detach() or use torch.no_grad()"
             )
+        if forward_ad._current_level >= 0 and forward_ad.unpack_dual(tensor).tangent is not None:
+            raise ValueError(f"{name} has a tangent, and none flows through here; pass its primal value")
 
 
 def values_are_checked(tensor: torch.Tensor) -> bool:
@@ -209,9 +216,25 @@ def values_are_checked(tensor: torch.Tensor) -> bool:
 
     Not while `torch.compile` traces: there are no values yet, and what is traced does not look at them later.
     """
-    if torch.compiler.is_compiling():
+    if torch.compiler.is_compiling() or without_memory(tensor):
         return False
     return tensor.device.type == "cpu" or (tensor.is_cuda and os.environ.get(VARIABLE) == "1")
+
+
+def without_memory(tensor: torch.Tensor) -> bool:
+    """Whether the tensor has a shape only: on "meta", or under PyTorch's FakeTensorMode."""
+    return tensor.is_meta or isinstance(tensor, FakeTensor)
+
+
+def number(**numbers: float) -> None:
+    """Each is a number of Python's.
+
+    Raises:
+        TypeError: it is not.
+    """
+    for name, value in numbers.items():
+        if not isinstance(value, (int, float)):
+            raise TypeError(f"{name} must be a number, got {type(value).__name__}")
 
 
 def below(limit: int, what: str, least: int | None = 0, **tensor: torch.Tensor) -> None:

@@ -375,11 +375,12 @@ def layer_norm(
         `torch.native_layer_norm` no gradient flows to them.
 
     Raises:
-        TypeError: another dtype.
+        TypeError: another dtype, or an eps that is no number.
         ValueError: weight or bias does not fit the row, tensors on different devices, or strides other than the above.
     """
     checks.floating(x=x, weight=weight, bias=bias)
     checks.row_vectors(x, weight=weight, bias=bias)
+    checks.number(eps=eps)
     x_rows = checks.rows_of(x=x)
     if x.numel() == 0 or not uses_triton(x):
         y = reference.layer_norm(x, weight, bias, eps)
@@ -414,12 +415,13 @@ def add_layer_norm(
         (y, new_residual, mean, rstd), the last two of new_residual, as `layer_norm` returns them.
 
     Raises:
-        TypeError: another dtype, or x and residual of two.
+        TypeError: another dtype, x and residual of two, or an eps that is no number.
         ValueError: shapes that do not fit, tensors on different devices, or strides other than the above.
     """
     checks.floating(x=x, residual=residual, weight=weight, bias=bias)
     checks.same_shape_and_dtype(x=x, residual=residual)
     checks.row_vectors(x, weight=weight, bias=bias)
+    checks.number(eps=eps)
     x_rows, residual_rows = checks.rows_of(x=x), checks.rows_of(residual=residual)
     if x.numel() == 0 or not uses_triton(x):
         y, new_residual = reference.add_layer_norm(x, residual, weight, bias, eps)

@@ -257,11 +257,12 @@ def rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float = 1e-6) -> torch.
         Shape and dtype of x.
 
     Raises:
-        TypeError: another dtype.
+        TypeError: another dtype, or an eps that is no number.
         ValueError: the weight does not fit the row, tensors on different devices, or strides other than the above.
     """
     checks.floating(x=x, weight=weight)
     checks.row_vectors(x, weight=weight)
+    checks.number(eps=eps)
     x_rows = checks.rows_of(x=x)
     if x.numel() == 0 or not uses_triton(x):
         return reference.rms_norm(x, weight, eps)
@@ -284,12 +285,13 @@ def add_rms_norm(
         (y, new_residual): new_residual = x + residual, rounded to their dtype; y = rms_norm(new_residual, ...).
 
     Raises:
-        TypeError: another dtype, or x and residual of two.
+        TypeError: another dtype, x and residual of two, or an eps that is no number.
         ValueError: shapes that do not fit, tensors on different devices, or strides other than the above.
     """
     checks.floating(x=x, residual=residual, weight=weight)
     checks.same_shape_and_dtype(x=x, residual=residual)
     checks.row_vectors(x, weight=weight)
+    checks.number(eps=eps)
     x_rows, residual_rows = checks.rows_of(x=x), checks.rows_of(residual=residual)
     if x.numel() == 0 or not uses_triton(x):
         return reference.add_rms_norm(x, residual, weight, eps)

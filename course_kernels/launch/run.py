@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from typing import Any, Protocol
 
 import torch
+from torch._C._functorch import is_functorch_wrapped_tensor
 
 _watchers = threading.local()  # a thread's launches are its own
 
@@ -18,8 +19,18 @@ class Watcher(Protocol):
 
 
 def run(kernel: Any, grid: tuple[int, ...], *args: Any, **meta: Any) -> None:
-    """`kernel[grid](*args, **meta)`, on the GPU that holds the first of the tensors."""
-    with torch.cuda.device_of(next(x for x in args if isinstance(x, torch.Tensor))):
+    """`kernel[grid](*args, **meta)`, on the GPU that holds the first of the tensors.
+
+    Raises:
+        RuntimeError: a tensor stands for many, inside `torch.vmap` or another transformation of `torch.func`.
+    """
+    tensors = [x for x in args if isinstance(x, torch.Tensor)]
+    if any(map(is_functorch_wrapped_tensor, tensors)):
+        raise RuntimeError(
+            f"{kernel.fn.__name__} cannot be launched inside torch.vmap or another transformation of torch.func; "
+            'call it outside, or take the reference with use_backend("torch")'
+        )
+    with torch.cuda.device_of(tensors[0]):
         if (watching := watcher()) is not None:
             watching.launch(kernel, grid, args, meta)
         else:

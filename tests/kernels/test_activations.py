@@ -159,6 +159,14 @@ def test_infinities_and_nan_as_in_pytorch(kind, dtype, device):
     check_forward("act_and_mul", torch.cat([torch.ones_like(x), x]), kind)
 
 
+@pytest.mark.filterwarnings("ignore:overflow:RuntimeWarning")  # as above
+@pytest.mark.parametrize("kind", KINDS)
+def test_gradients_far_from_zero_are_1_and_0(kind, device):
+    x = torch.tensor([[1e19, 1e20, 3e38, -1e19, -1e20, -3e38]], device=device, requires_grad=True)
+    course_kernels.activation(x, kind).sum().backward()
+    assert_close(x.grad, torch.tensor([[1.0, 1.0, 1.0, 0.0, 0.0, 0.0]], device=device), 1e-6)
+
+
 def test_the_gate_is_not_rounded_before_the_product(device):
     """silu rounded to bfloat16 before the product, as in some libraries, changes the last digit of many elements."""
     x = input_of("act_and_mul", (4, 500), torch.bfloat16, device)
