@@ -74,6 +74,17 @@ class _Survey:
         items[:] = [item for item in items if item.nodeid in mine]
 
     @pytest.hookimpl(wrapper=True)
+    def pytest_make_collect_report(self, collector: pytest.Collector) -> Iterator[Any]:
+        """A file that cannot be imported is a failure by its own name."""
+        report = yield
+        if report.failed:
+            why = next(
+                (line[1:].strip() for line in reversed(str(report.longrepr).splitlines()) if line[:1] == "E"), ""
+            )
+            self._write({"test": collector.nodeid, "outcome": "failed", "why": why})
+        return report
+
+    @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
         self._write({"test": item.nodeid, "outcome": "started"})
         self._hazards, self._instructions, self._outcome = [], 0, ("passed", "")

@@ -19,6 +19,7 @@ from gfxlab.simulator.show import script
 from gfxlab.simulator.show.run import Run
 from gfxlab.simulator.show.stepper import Walk, step_compiled
 
+MAX_SECONDS = 10.0  # a loop that goes on for so long without a wave's ending is given up: somebody is waiting
 Look = Callable[..., Run]  # (compiled, grid, values, **options of the simulator) -> Run
 
 
@@ -26,7 +27,8 @@ def of_file(target: str, arch: str, look: Look = execute, arguments: Sequence[st
     """Run FILE or FILE:KERNEL; the runs of the kernel that was asked for, in order.
 
     Args:
-        look: executes the launches of that kernel; those of others are executed without looking.
+        look: executes the launches of that kernel; those of others are executed without looking. A loop that goes on
+            for `MAX_SECONDS` without a wave's ending is given up.
         options: of `look`, such as profile.
 
     Raises:
@@ -46,7 +48,7 @@ def of_file(target: str, arch: str, look: Look = execute, arguments: Sequence[st
         runs.append(look(compiled, grid, values, **{**given, **options}))
         return runs[-1]
 
-    with line_on(sys.stderr), pretend(arch, _ignore, by=run, cpu_tensors=True):
+    with line_on(sys.stderr), pretend(arch, _ignore, by=run, cpu_tensors=True, max_seconds=MAX_SECONDS):
         script.execute(path, arguments)
     if not runs:
         raise script.not_launched(path, kernel, others)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import linecache
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 from gfxlab import user_errors
 
@@ -229,3 +231,42 @@ def test_conformance_says_where_triton_is_missing(gfxlab, tmp_path):
     status, _, error = gfxlab("conformance", str(tmp_path), "--arch", "gfx942")
     assert status == 1 and "holds no tests of Triton's language" in error and len(error.splitlines()) == 1
     assert "--arch gfx1 is unknown" in gfxlab("conformance", str(tmp_path), "--arch", "gfx1")[2]
+
+
+ENDLESS = """
+import torch, triton, triton.language as tl
+
+@triton.jit
+def endless_kernel(x_ptr, n):
+    i = 0
+    while i < n:
+        tl.store(x_ptr, tl.load(x_ptr) + 1.0)
+
+endless_kernel[(2,)](torch.zeros(1, device="cuda"), 5, num_warps=1)
+"""
+
+
+def test_an_endless_loop_ends_with_its_sentence(gfxlab, tmp_path, monkeypatch):
+    from gfxlab.pretended import evidence
+
+    assert evidence.MAX_SECONDS <= 10
+    monkeypatch.setattr(evidence, "MAX_SECONDS", 0.3)
+    path = tmp_path / "endless.py"
+    path.write_text(ENDLESS)
+    status, _, error = gfxlab("simulate", str(path))
+    assert status == 1 and "program 0 of the launch does not end" in error and "(line 8: tl.store(" in error
+
+
+def test_ctrl_c_ends_a_launch_without_a_traceback(gfxlab, tmp_path):
+    path = tmp_path / "endless.py"
+    path.write_text(ENDLESS)
+    # of processor time, so that the launch has begun however busy the machine is
+    before = signal.signal(signal.SIGPROF, signal.default_int_handler)
+    signal.setitimer(signal.ITIMER_PROF, 1.0)
+    try:
+        status, output, error = gfxlab("simulate", str(path))
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
+    assert status == 130 and "Traceback" not in error + output
+    assert torch.zeros(1).device.type == "cpu" and not torch.cuda.is_available()  # nothing is left pretended

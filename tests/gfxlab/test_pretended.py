@@ -16,7 +16,7 @@ import triton.language as tl
 from triton.compiler.errors import CompilationError
 from triton.runtime.errors import OutOfResources
 
-from gfxlab.conformance import plugin
+from gfxlab.conformance import plugin, survey
 from gfxlab.engine import dual_mode
 from gfxlab.pretended import CannotPretend, Hazard, pretend
 from gfxlab.simulator import IllegalAccess
@@ -416,6 +416,19 @@ def test_a_sample_takes_so_many_of_each_function_and_the_same_for_the_same_seed(
     assert len(drawn) == 23 and {"a.py::one", "b.py::few[0]", "b.py::few[1]"} <= drawn
     assert drawn == plugin.sampled(tests[::1], 20, seed=3) != plugin.sampled(tests, 20, seed=4)
     assert plugin.sampled(tests, 0, seed=3) == set(tests)
+
+
+@pytest.mark.slow
+def test_a_file_that_cannot_be_imported_does_not_end_the_survey(tmp_path):
+    """test_random.py asks for SciPy, which need not be installed."""
+    folder = tmp_path / survey.FOLDER
+    folder.mkdir(parents=True)
+    (folder / "test_random.py").write_text("import no_such_library\n\ndef test_rand():\n    pass\n")
+    (folder / "test_core.py").write_text("def test_add():\n    assert 1 + 1 == 2\n")
+    report = survey.conformance(tmp_path, archs=["gfx942"], logs=tmp_path / "logs")
+    ended = {line["test"]: (line["outcome"], line["why"]) for line in report.outcomes["gfx942"]}
+    assert ended["test_core.py::test_add"] == ("passed", "")
+    assert ended["test_random.py"] == ("failed", "ModuleNotFoundError: No module named 'no_such_library'")
 
 
 def _raised(error, cause=None):

@@ -46,7 +46,7 @@ _POLLING_PATIENCE = 8  # the same, of others that poll memory
 _NAP = 64  # turns after which a workgroup is woken although others can go on
 _BLOCKS_A_TURN = 256  # of waves that were let through
 _POLLS_A_RUN = 5000  # turns in polling loops, no wave ending, after which another batch is let through
-_ROUNDS = 20_000  # of one block, without which a long run is taken for a long run and not for an endless loop
+_ROUNDS = 3_000  # of one block, without which a long run is taken for a long run and not for an endless loop
 _BYPASSES = ("sc1", "glc", "dlc")
 
 

@@ -58,14 +58,14 @@ def crossed_kernel(locks_ptr):
 
 
 def test_a_deadlock_says_who_waits_for_what_and_soon():
-    start = time.monotonic()
+    start = time.process_time()
     says = (
         r"nothing changes any more.*program 0 waits for element 1 of locks_ptr \(line \d+: while tl.*\), which "
         r"program 1 changed last; program 1 waits for element 0 of locks_ptr .*which program 0 changed last\."
     )
     with pytest.raises(SimulationError, match=says):
         simulate(crossed_kernel, (2,), (torch.zeros(2, dtype=torch.int32),), num_warps=1)
-    assert time.monotonic() - start < 10
+    assert time.process_time() - start < 10  # of this process: others may keep the machine busy
 
 
 @triton.jit
