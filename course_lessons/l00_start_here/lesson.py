@@ -221,9 +221,9 @@ report.listing()
 # %% [markdown]
 # Find three instructions: one that begins with `buffer_load` or `global_load` (your `tl.load`), one that begins with
 # `v_mul` or `v_pk_mul` (your `alpha * x`; `v` stands for vector, 64 lanes at once) and one with `store` in its name.
-# Most of the rest computes addresses. The last one, `s_endpgm`, ends the program. (The first `s_endpgm`, near the top,
-# is never reached: the `s_branch` before it jumps over it.) That is the whole program of an MI300X, and it came from
-# your laptop.
+# Most of the rest computes addresses. `s_endpgm` ends the program. (It stands near the top because the listing goes by
+# your lines, and the compiler counts the end to the `def`. In the machine it comes last:
+# `report.listing(by="address")`.) That is the whole program of an MI300X, and it came from your laptop.
 #
 # The same kernel for a Radeon RX 7900 ([**gfx1100**](#Glossary)), where a wave has 32 lanes:
 

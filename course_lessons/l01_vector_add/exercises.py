@@ -15,7 +15,7 @@ from course_lab import model, my_kernel, progress
 
 # %% [markdown] exercise_header="1.1"
 # A warm-up: multiply one vector by a number and add another. Program, block and mask are given. Write what happens in
-# between: two loads, the arithmetic, one store.
+# between: two loads, the arithmetic, one store. Rung 4 rounded once with one input; here there are two.
 #
 # - **Inputs**: `x` and `y` of the same shape and dtype, float32 or bfloat16; `alpha`, a number
 # - **Output**: a new tensor of the same shape and dtype

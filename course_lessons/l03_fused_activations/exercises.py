@@ -14,7 +14,8 @@ import course_lab
 from course_lab import progress
 
 # %% [markdown] exercise_header="3.1"
-# The activation by itself, right for every number that a float32 can hold. The launch is written already.
+# The activation by itself, right for every number that a float32 can hold. The lesson's kernels for a single curve are
+# for float32; this one takes numbers of 16 bits as well, which `tl.exp` refuses. The launch is written already.
 #
 # - **Inputs**: `x` of shape `(n,)`, any `n`, float32, float16 or bfloat16
 # - **Output**: a new tensor of the shape and dtype of `x`

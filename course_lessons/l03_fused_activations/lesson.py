@@ -143,9 +143,10 @@ draw.curves(curves, -4, 2)
 #
 # ## Rung 1: SiLU without a NaN
 #
-# Begin with the curve alone. The fraction can be written in two ways, which are equal on paper:
+# SiLU is $x \, \sigma(x)$, where $\sigma$ is the *sigmoid*, and only the sigmoid can go wrong. It can be written in
+# two ways, which are equal on paper:
 #
-# $$ \frac{x}{1 + e^{-x}} = \frac{x \, e^{x}}{e^{x} + 1} $$
+# $$ \sigma(x) = \frac{1}{1 + e^{-x}} = \frac{e^{x}}{e^{x} + 1} $$
 #
 # **Predict.** The largest float32 is about $3.4 \cdot 10^{38}$, which is $e^{88.7}$. Which of the two survives a large
 # positive $x$? Which a large negative one?
@@ -153,20 +154,19 @@ draw.curves(curves, -4, 2)
 
 # %%
 @triton.jit
-def naive_silu_kernel(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+def naive_sigmoid_kernel(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
     offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     mask = offs < n
-    x = tl.load(x_ptr + offs, mask=mask, other=0.0).to(tl.float32)
-    e = tl.exp(x)
-    tl.store(y_ptr + offs, (x * e / (e + 1)).to(y_ptr.dtype.element_ty), mask=mask)
+    e = tl.exp(tl.load(x_ptr + offs, mask=mask, other=0.0))
+    tl.store(y_ptr + offs, e / (e + 1), mask=mask)
 
 
 @triton.jit
-def silu_kernel(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+def sigmoid_kernel(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
     offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     mask = offs < n
-    x = tl.load(x_ptr + offs, mask=mask, other=0.0).to(tl.float32)
-    tl.store(y_ptr + offs, (x / (1 + tl.exp(-x))).to(y_ptr.dtype.element_ty), mask=mask)
+    x = tl.load(x_ptr + offs, mask=mask, other=0.0)
+    tl.store(y_ptr + offs, 1 / (1 + tl.exp(-x)), mask=mask)
 
 
 def run(kernel, x):
@@ -176,14 +176,14 @@ def run(kernel, x):
 
 
 far = torch.tensor([-100.0, -20, -1, 1, 20, 88, 89, 100])
-print("x     ", [f"{v:6.1f}" for v in far.tolist()])
-print("naive ", [f"{v:6.2g}" for v in run(naive_silu_kernel, far).tolist()])
-print("silu  ", [f"{v:6.2g}" for v in run(silu_kernel, far).tolist()])
+print("x       ", [f"{v:7.1f}" for v in far.tolist()])
+print("naive   ", [f"{v:7.2g}" for v in run(naive_sigmoid_kernel, far).tolist()])
+print("sigmoid ", [f"{v:7.2g}" for v in run(sigmoid_kernel, far).tolist()])
 
 # %% [markdown]
-# **Why.** From 89 on $e^x$ is infinite, above *and* below the fraction. `inf / inf` has no value: NaN. (At 88 the
-# product $x e^x$ already overflows while $e^x + 1$ does not.) The other form overflows on the left, where $e^{-x}$ is
-# infinite, but only *below* the fraction. $x / \infty$ is 0, and 0 is the right answer.
+# **Why.** From 89 on $e^x$ is infinite, above *and* below the fraction. `inf / inf` has no value: NaN. The other form
+# overflows on the left, where $e^{-x}$ is infinite, but only *below* the fraction. $1 / \infty$ is 0, and the truth,
+# $4 \cdot 10^{-44}$, is as good as 0. So SiLU is $x / (1 + e^{-x})$.
 #
 # > An exponential may overflow where infinity leads to the right limit. Never let it stand on both sides of a fraction.
 #
@@ -196,7 +196,7 @@ print("silu  ", [f"{v:6.2g}" for v in run(silu_kernel, far).tolist()])
 
 # %% tags=["nbval-ignore-output"]
 one = torch.empty(256)  # 256 elements: one for each lane
-report = amd_report(silu_kernel, one, one, 256, BLOCK=256, arch="gfx942")
+report = amd_report(sigmoid_kernel, one, one, 256, BLOCK=256, arch="gfx942")
 assert report.mix["transcendental"] >= 2 and any(i.mnemonic.startswith("v_exp") for i in report.program.instructions)
 report.listing(only="tl.exp")
 
@@ -214,7 +214,7 @@ report.listing(only="tl.exp")
 # instruction appears twice:
 
 # %% tags=["nbval-ignore-output"]
-radeon = amd_report(silu_kernel, one, one, 256, BLOCK=256, arch="gfx1100")
+radeon = amd_report(sigmoid_kernel, one, one, 256, BLOCK=256, arch="gfx1100")
 transcendental = [i.text for i in radeon.program.instructions if i.kind == "transcendental"]
 assert len(transcendental) == 4
 print(f"gfx1100: {radeon.instructions} instructions, of which transcendental:", *transcendental, sep="\n  ")
@@ -248,10 +248,10 @@ print(f"largest difference: {apart.max():.6f}, at x = {points[apart.argmax()]:.2
 def naive_gelu_kernel(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
     offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     mask = offs < n
-    x = tl.load(x_ptr + offs, mask=mask, other=0.0).to(tl.float32)
+    x = tl.load(x_ptr + offs, mask=mask, other=0.0)
     e = tl.exp(2 * 0.7978845608028654 * (x + 0.044715 * x * x * x))
     tanh = (e - 1) / (e + 1)
-    tl.store(y_ptr + offs, (0.5 * x * (1 + tanh)).to(y_ptr.dtype.element_ty), mask=mask)
+    tl.store(y_ptr + offs, 0.5 * x * (1 + tanh), mask=mask)
 
 
 test = torch.randn(200_000, generator=torch.Generator().manual_seed(0))
@@ -277,7 +277,7 @@ for layer in (0, 1, 2, 9):
 # From $x = 10.1$ on, the cube makes $2u$ larger than 88.7. This happens to experts too: AMD's `fast_tanhf` in Triton
 # had the same formula until the autumn of 2025 ([triton#8551](https://github.com/triton-lang/triton/pull/8551)).
 #
-# The cure is an identity. $\tanh u = 2\sigma(2u) - 1$, where $\sigma(z) = 1/(1 + e^{-z})$ is the sigmoid, so
+# The cure is an identity. $\tanh u = 2\sigma(2u) - 1$, with the sigmoid of rung 1, so
 #
 # $$ \frac{x}{2}(1 + \tanh u) = x\,\sigma(2u) = \frac{x}{1 + e^{-2u}} $$
 #
@@ -289,9 +289,9 @@ for layer in (0, 1, 2, 9):
 def gelu_tanh_kernel(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
     offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     mask = offs < n
-    x = tl.load(x_ptr + offs, mask=mask, other=0.0).to(tl.float32)
+    x = tl.load(x_ptr + offs, mask=mask, other=0.0)
     u = 0.7978845608028654 * (x + 0.044715 * x * x * x)
-    tl.store(y_ptr + offs, (x * tl.sigmoid(2 * u)).to(y_ptr.dtype.element_ty), mask=mask)
+    tl.store(y_ptr + offs, x * tl.sigmoid(2 * u), mask=mask)
 
 
 wide = torch.linspace(-1000, 1000, 4001)
@@ -423,8 +423,8 @@ def activate(x, KIND: tl.constexpr):
 def activation_kernel(x_ptr, y_ptr, n, KIND: tl.constexpr, BLOCK: tl.constexpr):
     offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     mask = offs < n
-    x = tl.load(x_ptr + offs, mask=mask, other=0.0).to(tl.float32)
-    tl.store(y_ptr + offs, activate(x, KIND).to(y_ptr.dtype.element_ty), mask=mask)
+    x = tl.load(x_ptr + offs, mask=mask, other=0.0)
+    tl.store(y_ptr + offs, activate(x, KIND), mask=mask)
 
 
 numbers, y = torch.arange(-3.0, 4), torch.empty(7)
@@ -451,8 +451,8 @@ def strict_activate(x, KIND: tl.constexpr):
 def strict_kernel(x_ptr, y_ptr, n, KIND: tl.constexpr, BLOCK: tl.constexpr):
     offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     mask = offs < n
-    x = tl.load(x_ptr + offs, mask=mask, other=0.0).to(tl.float32)
-    tl.store(y_ptr + offs, strict_activate(x, KIND).to(y_ptr.dtype.element_ty), mask=mask)
+    x = tl.load(x_ptr + offs, mask=mask, other=0.0)
+    tl.store(y_ptr + offs, strict_activate(x, KIND), mask=mask)
 
 
 try:
@@ -480,15 +480,15 @@ from course_kernels.activations import activate as course_activate
 def constexpr_kernel(x_ptr, y_ptr, n, KIND: tl.constexpr, BLOCK: tl.constexpr):
     offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     mask = offs < n
-    x = tl.load(x_ptr + offs, mask=mask, other=0.0).to(tl.float32)
-    tl.store(y_ptr + offs, course_activate(x, KIND).to(y_ptr.dtype.element_ty), mask=mask)
+    x = tl.load(x_ptr + offs, mask=mask, other=0.0)
+    tl.store(y_ptr + offs, course_activate(x, KIND), mask=mask)
 
 
 @triton.jit
 def run_time_kernel(x_ptr, y_ptr, n, kind, BLOCK: tl.constexpr):
     offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     mask = offs < n
-    x = tl.load(x_ptr + offs, mask=mask, other=0.0).to(tl.float32)
+    x = tl.load(x_ptr + offs, mask=mask, other=0.0)
     if kind == 0:
         y = course_activate(x, "silu")
     elif kind == 1:
@@ -497,7 +497,7 @@ def run_time_kernel(x_ptr, y_ptr, n, kind, BLOCK: tl.constexpr):
         y = course_activate(x, "gelu_tanh")
     else:
         y = course_activate(x, "relu")
-    tl.store(y_ptr + offs, y.to(y_ptr.dtype.element_ty), mask=mask)
+    tl.store(y_ptr + offs, y, mask=mask)
 
 
 # %% tags=["nbval-ignore-output"]
@@ -548,6 +548,39 @@ for rows, width in ((2, 1536), (2, 2048), (2, 1500)):
 # %% [markdown]
 # Note the grid: it is a function now, because it depends on a `BLOCK` that is chosen later. Triton calls it with all
 # arguments, the chosen ones included.
+#
+# A heuristic can also leave out what a size makes needless. Where all blocks are full, no lane needs a mask:
+
+
+# %%
+@triton.heuristics({"WHOLE": lambda args: args["d"] % args["BLOCK"] == 0})
+@triton.jit
+def gated_relu_kernel(x_ptr, y_ptr, d, BLOCK: tl.constexpr, WHOLE: tl.constexpr):
+    row = tl.program_id(1).to(tl.int64)
+    cols = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = None if WHOLE else cols < d
+    gate = tl.load(x_ptr + row * 2 * d + cols, mask=mask)
+    up = tl.load(x_ptr + row * 2 * d + d + cols, mask=mask)
+    tl.store(y_ptr + row * d + cols, tl.maximum(gate, 0.0) * up, mask=mask)
+
+
+for width in (1536, 1500):
+    pair, out = torch.randn(2, 2 * width), torch.empty(2, width)
+    with trace() as launch:
+        gated_relu_kernel[(triton.cdiv(width, 512), 2)](pair, out, width, BLOCK=512)
+    right = torch.equal(out, torch.relu(pair[:, :width]) * pair[:, width:])
+    print(f"d = {width}: WHOLE = {launch.args['WHOLE']}, right: {right}")
+
+# %% tags=["nbval-ignore-output"]
+counts = []
+for whole in (True, False):  # of 1536 columns, with the masks and without
+    r = amd_report(gated_relu_kernel.fn, data, data, 1536, BLOCK=512, WHOLE=whole, arch="gfx942")
+    counts.append(r.instructions)
+    print(f"{'no masks' if whole else 'masks':9} {r.instructions} instructions, loads {r.loads}")
+assert counts[0] < counts[1]
+
+# %% [markdown]
+# The loads are as wide either way, since 1536 is a multiple of 16 (lesson 01). What goes are the comparisons.
 #
 # ## Dropout, without storing the mask (optional)
 #
@@ -751,7 +784,33 @@ for floor in (0.0, 1e-10):
 # Why clamp at all, when the largest number becomes 448 by construction? The division may round up a little, and a
 # number out of range may become the largest number or NaN: the Open Compute Project's specification has a mode for
 # each.
-#
+
+# %% [markdown] exercise_header="3.c"
+# Numbers into 8 bits, in whichever flavour `dtype` is: 240 is the largest of an MI300X's, 448 of the others'. What lies
+# beyond becomes the largest number of its sign. The launcher knows it; a right answer also runs as machine code on a
+# simulated MI300X, whose own flavour is the first.
+
+
+# %% exercise="3.c"
+@triton.jit
+def narrow_kernel(x_ptr, y_ptr, largest, n, BLOCK: tl.constexpr):
+    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = offs < n
+    x = tl.load(x_ptr + offs, mask=mask, other=0.0)
+    ### BEGIN SOLUTION
+    y = tl.minimum(tl.maximum(x, -largest), largest)
+    tl.store(y_ptr + offs, y.to(y_ptr.dtype.element_ty), mask=mask)
+    ### END SOLUTION
+
+
+def narrow(x, dtype):
+    y = torch.empty(x.shape, dtype=dtype)
+    grid = (triton.cdiv(x.numel(), 256),)
+    narrow_kernel[grid](x, y, torch.finfo(dtype).max, x.numel(), BLOCK=256)
+    return y
+
+
+# %% [markdown]
 # ### Groups
 #
 # In lesson 02 you met [massive activations](02_rmsnorm.ipynb#Glossary) in the residual stream. The MLP has such numbers
@@ -866,8 +925,8 @@ def stopwatch(call, quantiles):
 def silu_in_place_kernel(x_ptr, n, BLOCK: tl.constexpr):
     offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     mask = offs < n
-    x = tl.load(x_ptr + offs, mask=mask, other=0.0).to(tl.float32)
-    tl.store(x_ptr + offs, (x / (1 + tl.exp(-x))).to(x_ptr.dtype.element_ty), mask=mask)
+    x = tl.load(x_ptr + offs, mask=mask, other=0.0)
+    tl.store(x_ptr + offs, x * tl.sigmoid(x), mask=mask)
 
 
 def blocks(args):

@@ -15,6 +15,20 @@ def _textbook(x: torch.Tensor) -> torch.Tensor:
     return (e - 1) / (e + 1)
 
 
+def _narrow(x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    largest = torch.finfo(dtype).max
+    return x.clamp(-largest, largest).to(dtype)
+
+
+def _one_sided(x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    return x.clamp(max=torch.finfo(dtype).max).to(dtype)
+
+
+def _sized(count: int):
+    """Numbers far below 1 to far above what 8 bits hold."""
+    return lambda g: torch.randn(count, generator=g) * torch.logspace(-3, 3.3, count)
+
+
 STEPS = (
     step(
         "3.a",
@@ -59,6 +73,28 @@ STEPS = (
             ),
         ),
     ),
+    step(
+        "3.c",
+        "two flavours of 8 bits",
+        "narrow",
+        _narrow,
+        case("e4m3fnuz, an MI300X's own", _sized(300), torch.float8_e4m3fnuz, atol=0, rtol=0),
+        case("e4m3fn", _sized(300), torch.float8_e4m3fn, atol=0, rtol=0),
+        case("one number", _sized(1), torch.float8_e4m3fnuz, atol=0, rtol=0),
+        hints=(
+            "What does a conversion make of a number that the type doesn't have?",
+            "Limit the numbers to -largest and largest, as in exercise 0.3, before they are converted.",
+            "`y = tl.minimum(tl.maximum(x, <...>), largest)`, then store `y.to(y_ptr.dtype.element_ty)`",
+        ),
+        suspects=(
+            Suspect(
+                "limit-of-the-type",
+                "Numbers beyond 240 are wrong where the type ends there: they were limited to 448, or not at all.",
+                lambda x, dtype: x.clamp(-448, 448).to(dtype),
+            ),
+            Suspect("limit-of-the-type-below", "Large negative numbers are wrong: limit them, too.", _one_sided),
+        ),
+    ),
 )
 
 MUTANTS = {
@@ -73,5 +109,11 @@ MUTANTS = {
             "overflow",
         ),
         Mutant("argument not doubled", (("tl.sigmoid(2 * x)", "tl.sigmoid(x)"),), "half-the-argument"),
+    ),
+    "3.c": (
+        Mutant("448 for every type", (("torch.finfo(dtype).max", "448.0"),), "limit-of-the-type"),
+        Mutant("no limit", (("tl.minimum(tl.maximum(x, -largest), largest)", "x"),), "limit-of-the-type"),
+        Mutant("only from above", (("tl.maximum(x, -largest)", "x"),), "limit-of-the-type-below"),
+        Mutant("store without a mask", ((".element_ty), mask=mask)", ".element_ty))"),), "missing-store-mask"),
     ),
 }

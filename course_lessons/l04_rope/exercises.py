@@ -69,8 +69,8 @@ def rope(x, cos, sin):
 # That is why a missing mask here gives wrong numbers long before it gives an error.
 
 # %% [markdown] exercise_header="4.2"
-# The kernel of the lesson. One program turns all heads of one token, and finds its token by strides. The position comes
-# from memory.
+# One program turns all heads of one token, and finds its token by strides, as in rung 4. The lesson's kernel counted
+# the positions. Here each comes from memory, by strides of its own, and half of a head need be no power of two.
 #
 # - **Inputs**: `x` of shape `(B, S, heads, D)`, float32, float16 or bfloat16. **Any strides**, but that of the last
 #   dimension is 1: it may be a transposed tensor of layout sbhd, or a slice of something wider; `positions` of shape
@@ -138,7 +138,8 @@ def rope_tokens(x, positions, cos, sin):
 # %% [markdown] exercise_header="4.3"
 # The other style: neighbours are pairs, elements `2i` and `2i + 1`. Load each head in one piece, take the pairs apart
 # in registers, turn them, and put them together again. One program takes all heads of one token; its position is its
-# number.
+# number. The lesson made one long row of the heads, and loaded the angles once for each. Keep the heads as an axis, and
+# load them once.
 #
 # - **Inputs**: `x` of shape `(T, heads, D)`, contiguous, float32 or bfloat16, `D` a power of two; `cos` and `sin` of
 #   shape `(P, D / 2)`, contiguous, float32

@@ -26,7 +26,7 @@ import course_kernels
 import course_lab
 from course_kernels import reference, rope_tables
 from course_lab import bench, model, my_kernel
-from gfxlab import amd_report, draw, engines, hardware, simulator, trace
+from gfxlab import amd_report, draw, engines, hardware, simulator, trace, using
 from gfxlab.tracing import eager
 
 llm = model.load(device="cpu")  # on the CPU, so that every launch below can be watched
@@ -206,7 +206,7 @@ x = qkv[:8, :576].reshape(8, 9, 64).contiguous()  # the queries of eight tokens
 y = torch.empty_like(x)
 with trace() as launch:
     one_head_kernel[(8, 9)](x, y, cos, sin, 9, D=64)
-torch.testing.assert_close(y, reference.rope(x, cos, sin, layout="thd"))
+torch.testing.assert_close(y, reference.rope(x, cos, sin, layout="thd"))  # thd: tokens, heads, D
 print("same as PyTorch, up to float32 rounding")
 
 # %% [markdown]
@@ -303,8 +303,8 @@ draw.rope_pairs(turned_units[1])
 # The pairs are right. **Predict** the loads: the addresses of `a` are 0, 2, 4, and so on. What did lesson 01 say about
 # [stride](01_vector_add.ipynb#Glossary) 2?
 #
-# There is a better way. Load the whole head with *one* load without gaps, and take the pairs apart in registers. A
-# reshape to `(heads, 32, 2)` puts the two elements of a pair on an axis of their own. `tl.split` cuts that last axis,
+# There is a better way. Load the heads of a token as one long row without gaps, and take the pairs apart in registers.
+# A reshape to `(pairs, 2)` puts the two elements of a pair on an axis of their own. `tl.split` cuts that last axis,
 # which must have length 2, into two blocks, and `tl.join` is its inverse.
 
 
@@ -312,16 +312,15 @@ draw.rope_pairs(turned_units[1])
 @triton.jit
 def joined_kernel(x_ptr, y_ptr, cos_ptr, sin_ptr, heads, D: tl.constexpr, BLOCK_H: tl.constexpr):
     token = tl.program_id(0).to(tl.int64)
-    pair = tl.arange(0, D // 2)[None, :]
-    offs_h = tl.arange(0, BLOCK_H)[:, None]
-    mask = offs_h < heads
+    offs = tl.arange(0, BLOCK_H * D)
+    mask = offs < heads * D
+    pair = tl.arange(0, BLOCK_H * D // 2) % (D // 2)  # each head takes the same angles
     cos = tl.load(cos_ptr + token * (D // 2) + pair)
     sin = tl.load(sin_ptr + token * (D // 2) + pair)
-    offs = (token * heads + offs_h) * D + tl.arange(0, D)[None, :]
-    x = tl.load(x_ptr + offs, mask=mask, other=0.0).to(tl.float32)
-    a, b = tl.split(x.reshape(BLOCK_H, D // 2, 2))
-    y = tl.join(a * cos - b * sin, b * cos + a * sin).reshape(BLOCK_H, D)
-    tl.store(y_ptr + offs, y.to(y_ptr.dtype.element_ty), mask=mask)
+    x = tl.load(x_ptr + token * heads * D + offs, mask=mask, other=0.0).to(tl.float32)
+    a, b = tl.split(x.reshape(BLOCK_H * D // 2, 2))
+    y = tl.join(a * cos - b * sin, b * cos + a * sin).reshape(BLOCK_H * D)
+    tl.store(y_ptr + token * heads * D + offs, y.to(y_ptr.dtype.element_ty), mask=mask)
 
 
 expected = reference.rope(x, cos, sin, layout="thd", style="gptj")
@@ -383,7 +382,8 @@ assert "v_pk_fma_f32" in str(listing) and not any(moves in str(listing) for move
 listing
 
 # %% [markdown]
-# Multiplications and additions, and no instruction that moves anything.
+# Multiplications and additions, and no instruction that moves anything. (Only the angles are loaded again for each
+# head. In exercise 4.3 heads are an axis of their own, and the angles are spread over them.)
 
 # %% [markdown]
 # ### The order of `tl.join` (optional)
@@ -475,15 +475,15 @@ draw.token_layouts([4, 2, 3])
 #   [**cu_seqlens**](#Glossary), *cumulative sequence lengths*. Servers do this, since no two requests are equally long.
 #
 # A program must know **where** its token lies, and at **which position** it stands. Keep these apart, and one kernel
-# does everything. Strides say where it lies. A [**tensor of positions**](#Glossary), with strides of its own, says at
-# which position it stands:
+# does everything. Strides say where it lies. Here each sequence counts its own tokens, from an [**offset**](#Glossary)
+# on: 0 for a prompt, 37 for the token after 37 others.
 
 
 # %%
 @triton.jit
 def rope_kernel(
-    x_ptr, y_ptr, cos_ptr, sin_ptr, positions_ptr,
-    stride_xb, stride_xs, stride_xh, stride_yb, stride_ys, stride_yh, stride_pb, stride_ps,
+    x_ptr, y_ptr, cos_ptr, sin_ptr, offset,
+    stride_xb, stride_xs, stride_xh, stride_yb, stride_ys, stride_yh,
     heads, D: tl.constexpr, BLOCK_H: tl.constexpr,
 ):  # fmt: skip
     """One program, all heads of token s of sequence b."""
@@ -491,9 +491,8 @@ def rope_kernel(
     pair = tl.arange(0, D // 2)[None, :]
     offs_h = tl.arange(0, BLOCK_H)[:, None]
     mask = offs_h < heads
-    row = tl.load(positions_ptr + b * stride_pb + s * stride_ps).to(tl.int64)
-    cos = tl.load(cos_ptr + row * (D // 2) + pair).to(tl.float32)
-    sin = tl.load(sin_ptr + row * (D // 2) + pair).to(tl.float32)
+    cos = tl.load(cos_ptr + (offset + s) * (D // 2) + pair)
+    sin = tl.load(sin_ptr + (offset + s) * (D // 2) + pair)
     x_ptr += b * stride_xb + s * stride_xs + offs_h * stride_xh + pair
     y_ptr += b * stride_yb + s * stride_ys + offs_h * stride_yh + pair
     first = tl.load(x_ptr, mask=mask, other=0.0).to(tl.float32)
@@ -504,8 +503,7 @@ def rope_kernel(
 
 # %% [markdown]
 # The layouts are then a matter of the host: a *view* of `x` with dimensions (B, S, heads, D), whatever the memory looks
-# like. A transpose exchanges two strides and moves nothing. Positions that are the same for all sequences are expanded,
-# which gives them stride 0: every sequence reads the same numbers.
+# like. A transpose exchanges two strides and moves nothing.
 
 
 # %%
@@ -515,40 +513,40 @@ def as_bshd(x, layout):
     return x[None] if layout == "thd" else x
 
 
-def rope(x, cos, sin, positions, layout):
-    """x turned. positions: (S,), (B, S), or (T,) for thd."""
+def rope(x, cos, sin, layout, offset=0):
+    """x turned, the first token of each sequence by the angles of position `offset`."""
     y = torch.empty(x.shape, dtype=x.dtype, device=x.device)
     x_view, y_view = as_bshd(x, layout), as_bshd(y, layout)
     B, S, heads, D = x_view.shape
-    p = positions.expand(B, S)
-    strides = (*x_view.stride()[:3], *y_view.stride()[:3], *p.stride())
-    block = triton.next_power_of_2(heads)
-    rope_kernel[(S, B)](x, y, cos, sin, p, *strides, heads, D=D, BLOCK_H=block)
+    strides = (*x_view.stride()[:3], *y_view.stride()[:3])
+    rope_kernel[(S, B)](x, y, cos, sin, offset, *strides, heads, D=D, BLOCK_H=triton.next_power_of_2(heads))
     return y
 
 
 two = torch.stack([queries[:4], queries[4:]])  # two sequences of four tokens
-counted = torch.arange(4)
-as_sbhd = rope(two.transpose(0, 1).contiguous(), cos, sin, counted, "sbhd")
-print("bshd = sbhd:              ", torch.equal(rope(two, cos, sin, counted, "bshd"), as_sbhd.transpose(0, 1)))
-sliced = rope(queries, cos, sin, torch.arange(8), "thd")
+as_sbhd = rope(two.transpose(0, 1).contiguous(), cos, sin, "sbhd")
+print("bshd = sbhd:              ", torch.equal(rope(two, cos, sin, "bshd"), as_sbhd.transpose(0, 1)))
+sliced = rope(queries, cos, sin, "thd")
 print("a slice of qkv, not copied:", torch.allclose(sliced, reference.rope(x, cos, sin, layout="thd"), atol=1e-5))
 
 # %% [markdown]
 # ### Positions, offsets, packed sequences (optional)
 #
-# With positions given from outside, everything else is a choice of numbers:
+# One offset for all sequences is not enough for a server. It takes a [**tensor of positions**](#Glossary), (B, S), and
+# then everything is a choice of numbers:
 #
 # | who asks | positions of its tokens |
 # |---|---|
 # | a prompt, read at once | 0, 1, 2, ... |
 # | the next token, after 37 others | 37 |
 # | several requests, one token each | one position each, in any order |
-# | a chunk of a long prompt | an [**offset**](#Glossary), plus 0, 1, 2, ... |
+# | a chunk of a long prompt | an offset, plus 0, 1, 2, ... |
 # | packed sequences | the token's number minus the start of its sequence |
 #
-# The last one can be computed in the kernel. The sequence of token $t$ is the last that begins at $t$ or before it, so
-# count how many have begun, and subtract one:
+# A program loads its position from `positions_ptr + b * stride_pb + s * stride_ps`. Positions that are the same for all
+# sequences are expanded, which gives them stride 0: every sequence reads the same numbers. You will do that in exercise
+# 4.2. The last line of the table can be computed in the kernel. The sequence of token $t$ is the last that begins at
+# $t$ or before it, so count how many have begun, and subtract one:
 #
 # ```python
 # starts = tl.load(cu_seqlens_ptr + offs_b, mask=offs_b < sequences, other=2**31 - 1)
@@ -563,9 +561,9 @@ print("a slice of qkv, not copied:", torch.allclose(sliced, reference.rope(x, co
 # %%
 cu_seqlens = torch.tensor([0, 4, 4, 7])
 packed = course_kernels.rope(queries[:7], cos, sin, layout="thd", cu_seqlens=cu_seqlens)
-alone = [rope(queries[a:b], cos, sin, torch.arange(b - a), "thd") for a, b in ((0, 4), (4, 7))]
+alone = [rope(queries[a:b], cos, sin, "thd") for a, b in ((0, 4), (4, 7))]
 print("packed = each alone:   ", torch.equal(packed, torch.cat(alone)))
-without = rope(queries[:7], cos, sin, torch.arange(7), "thd")
+without = rope(queries[:7], cos, sin, "thd")
 print("without cu_seqlens:    ", torch.equal(without, torch.cat(alone)))
 last = course_kernels.rope(queries[7:], cos, sin, layout="thd", offsets=torch.tensor([7]))
 print("token 7 alone, offset 7:", torch.allclose(last, sliced[7:]))
@@ -688,6 +686,59 @@ assert answers[torch.bfloat16, 8148] != answers[torch.float32, 8148]
 # cosine lie between -1 and 1, and rounding *them* to bfloat16 is as harmless as rounding `x`. The course's
 # `rope_tables` computes in float64 and rounds once, to float32.
 #
+# ### Without tables (optional)
+#
+# Tables must be as long as the longest text, and have to be read. The kernel could compute an angle from the position.
+# The obvious line is `tl.cos(position * frequency)`, in float32. The library's `rope` takes frequencies instead of
+# tables, too (`inv_freq`), but counts in parts of a turn with integers, so that whole turns drop out without rounding.
+#
+# **Predict.** Which of the three is best at position 100,000? And which costs most?
+
+
+# %%
+@triton.jit
+def angles_kernel(frequency_ptr, cos_ptr, position, HALF: tl.constexpr):
+    pair = tl.arange(0, HALF)
+    tl.store(cos_ptr + pair, tl.cos(position.to(tl.float32) * tl.load(frequency_ptr + pair)))
+
+
+# %% tags=["nbval-ignore-output"]
+inv_freq = 100000.0**-exponent
+first_of_pairs = torch.zeros(1, 1, 64)
+first_of_pairs[..., :32] = 1  # turned, (1, 0) becomes (cos, sin)
+print("error of the cosines:  tables   in float32   by parts of a turn")
+for position in (100, 8191, 100_000):
+    truth = (position * inv_freq).cos()
+    obvious, where = torch.empty(32), torch.tensor([position])
+    angles_kernel[(1,)](inv_freq.float(), obvious, position, HALF=32)
+    table = (where[:, None] * inv_freq).cos().float()[0]  # as rope_tables makes them
+    parts = course_kernels.rope(first_of_pairs, inv_freq=inv_freq, layout="thd", positions=where)[0, 0, :32]
+    errors = [float((c.double() - truth).abs().max()) for c in (table, obvious, parts)]
+    print(f"position {position:7,}       {errors[0]:.0e}        {errors[1]:.0e}                {errors[2]:.0e}")
+assert errors[0] < errors[2] < 1e-5 < 1e-3 < errors[1]
+
+# %% [markdown]
+# The obvious line is off by thousandths at position 100,000: the product has 24 significant bits, and those before the
+# point are whole turns. Parts of a turn are as good as `tl.cos` itself, at any position.
+#
+# And the cost, for the 12 heads of queries and keys of 37 tokens in bfloat16, on a simulated MI300X:
+
+# %% tags=["nbval-ignore-output"]
+turning = qkv.bfloat16()[:, : 12 * 64].view(37, 12, 64)
+costs = []
+for name, angles in (("tables", {"cos": cos, "sin": sin}), ("computed", {"inv_freq": inv_freq})):
+    with using("gfx942", profile=True) as runs:
+        course_kernels.rope(turning, layout="thd", positions=positions, **angles)
+    (run,) = runs
+    costs.append(run.instructions)
+    print(f"{name:9} {run.instructions:6,} instructions, {run.loads.bytes:7,} bytes asked for")
+assert 2 * costs[0] < costs[1]
+
+# %% [markdown]
+# Three times the instructions, and no fewer bytes asked for: the frequencies are float64, as long as a row of both
+# tables. (But all tokens ask for the same ones, which a cache keeps.) So tables are the rule, and computed angles are
+# for positions that no table holds.
+#
 # ## Rung 6: cut and turn at once (optional)
 #
 # The projection's row is `[Q | K | V]`. PyTorch cuts it by views, which cost nothing, but then each of the three is
@@ -723,9 +774,27 @@ four.picture("qkv_ptr", kind="load")
 # would read only the position and the tables' rows a second time, 264 of the 7,944 bytes of a token. What they cost is
 # launches, three for one, in each of 30 layers. The bytes were saved when seventeen operations became a kernel.
 #
-# [`course_kernels/qkv.py`](../course_kernels/qkv.py) has the rest of the family: DeepSeek's heads consist of a part
-# without position and one with, from different projections, and `rope_concat_qk` turns the second and joins them.
-#
+# [`course_kernels/qkv.py`](../course_kernels/qkv.py) has the rest of the family. DeepSeek's heads consist of a part
+# without position and one with, from different projections. PyTorch turns the second and then concatenates (`torch.cat`
+# reads and writes everything again). One launch can store both parts where they belong:
+
+# %%
+parts = torch.Generator().manual_seed(0)
+q_nope, k_nope = (torch.randn(8, heads, 32, generator=parts) for heads in (9, 3))
+q_pe, k_pe = (torch.randn(8, heads, 16, generator=parts) for heads in (9, 3))
+tables16 = rope_tables(8, 16)
+with trace() as one:
+    q_joined, k_joined = course_kernels.rope_concat_qk(q_nope, q_pe, k_nope, k_pe, torch.arange(8), *tables16)
+with trace() as turned_first:
+    pe = [course_kernels.rope(x, *tables16, layout="thd") for x in (q_pe, k_pe)]
+with eager.count() as concatenated:
+    apart = [torch.cat(both, dim=-1) for both in ((q_nope, pe[0]), (k_nope, pe[1]))]
+print("same:", all(torch.allclose(a, b) for a, b in zip((q_joined, k_joined), apart)))
+separate = sum(launch.ledger().bytes for launch in turned_first) + concatenated.bytes
+print(f"turned, then concatenated: {separate:,} bytes in {len(turned_first) + concatenated.kernels} launches")
+print(f"at once:                   {one.ledger().bytes:,} bytes in {len(one)} launch")
+
+# %% [markdown]
 # ## The trap: turned in place
 #
 # Nobody needs the unturned queries again. So why not write over them, and save the memory? The rotation is done [**in
@@ -871,9 +940,9 @@ print("there and back:", torch.allclose(back, queries, atol=1e-5))
 # %% tags=["nbval-ignore-output"]
 half_queries = qkv.bfloat16()[:, :576].view(1, 37, 9, 64)
 out = torch.empty(1, 37, 9, 64, dtype=torch.bfloat16)
-strides = (*half_queries.stride()[:3], *out.stride()[:3], 0, 1)
+strides = (*half_queries.stride()[:3], *out.stride()[:3])
 report = amd_report(
-    rope_kernel, half_queries, out, cos, sin, positions, *strides, 9, D=64, BLOCK_H=16, num_warps=1, arch="gfx942"
+    rope_kernel, half_queries, out, cos, sin, 0, *strides, 9, D=64, BLOCK_H=16, num_warps=1, arch="gfx942"
 )
 assert report.spills == 0 and report.lds == 0 and max(report.loads) == 128
 report
@@ -954,7 +1023,7 @@ print("same tokens:", triton_rope.tokens == pytorch.tokens)
 # | turned back, and the gradient | the same with `-sin` |
 # | gptj weights for neox kernels | rows `0, 2, 4, ..., 1, 3, 5, ...` of each head of Q and K |
 # | token $s$ of sequence $b$, head $h$ | `x_ptr + b * stride_xb + s * stride_xs + h * stride_xh` |
-# | its position | `tl.load(positions_ptr + b * stride_pb + s * stride_ps)`, plus an offset |
+# | its position | `offset + s`, or loaded from a tensor of positions by its strides |
 # | packed: sequence of token $t$ | `tl.sum((starts <= t).to(tl.int32)) - 1`, masked starts past every token |
 # | heads $h < H$ | `mask = offs_h < heads`, in every load and store of heads |
 # | [Q, K, V] of a row | heads from 0, from `QH`, from `QH + KH` |

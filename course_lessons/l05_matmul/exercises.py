@@ -2,7 +2,7 @@
 # # Exercises 05: matmul
 #
 # Six exercises on kernels that multiply matrices. Read [05 Matmul](../notebooks/05_matmul.ipynb) first. Exercise 5.2 is
-# the kernel of the lesson, 5.3 and 5.5 fuse what a model does next, and 5.6 is for those who want more.
+# the kernel of the lesson for any size, 5.3 and 5.5 fuse what a model does next, and 5.6 is for those who want more.
 #
 # Each answer is one cell. `torch`, `triton`, `tl` and `math` are given. Press **Shift + Enter** to have it graded.
 # `%hint 5.1` gives the next of three hints, `%solution 5.1` shows a solution after three real attempts, and
@@ -61,7 +61,8 @@ def one_tile(a, b):
 # operand. The interpreter cannot show that. The check runs your answer on a simulated MI300X as well, and can.
 
 # %% [markdown] exercise_header="5.2"
-# The kernel of the lesson: each program owns one tile of `c` and walks along `K`.
+# Each program owns one tile of `c` and walks along `K`, as in the lesson. But here `K` may be anything: the last step
+# can be cut short. What must the places hold that do not exist, and in which of the operands?
 #
 # - **Inputs**: `a` of shape `(M, K)` and `b` of shape `(K, N)`, of the same dtype: float32, float16 or bfloat16. Any
 #   sizes, any strides: `b` is often a transposed weight

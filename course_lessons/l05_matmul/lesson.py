@@ -5,7 +5,7 @@
 # arrived. A product of matrices is different: it uses each number many times, and GPUs have special units for it.
 # Nearly all arithmetic of a language model happens there.
 #
-# You need lessons 01 to 03: program, tile, mask, reduction, LDS. It takes about 50 minutes, without the exercises. Its
+# You need lessons 01 to 03: program, tile, mask, reduction, LDS. It takes about 55 minutes, without the exercises. Its
 # short path takes about 20; the banks of LDS, the eight dies, the search and convolution are parts of their own.
 #
 # **In doing so, you will learn**
@@ -175,8 +175,8 @@ for name, matrix in stored.items():
 # The operands stay in their own type, float16 or bfloat16, because that is what the hardware multiplies; the sums are
 # float32. So here the rule of lesson 02, widen after each load, has its one exception.
 #
-# **Predict.** $K$ is not always a multiple of `BLOCK_K`. In the last step, which places of `a` and of `b` do not exist?
-# What must they hold?
+# **Predict.** Places past the edge of a matrix are masked. Past $M$ and $N$ any value would do in place of `other=0.0`.
+# Why? And why not past $K$?
 
 
 # %%
@@ -191,15 +191,15 @@ def matmul_kernel(
     for start in range(0, K, BLOCK_K):
         k_a = start + tl.arange(0, BLOCK_K)[None, :]  # columns of a
         k_b = start + tl.arange(0, BLOCK_K)[:, None]  # rows of b
-        a = tl.load(a_ptr + offs_m * stride_am + k_a * stride_ak, mask=(offs_m < M) & (k_a < K), other=0.0)
-        b = tl.load(b_ptr + k_b * stride_bk + offs_n * stride_bn, mask=(k_b < K) & (offs_n < N), other=0.0)
+        a = tl.load(a_ptr + offs_m * stride_am + k_a * stride_ak, mask=offs_m < M, other=0.0)
+        b = tl.load(b_ptr + k_b * stride_bk + offs_n * stride_bn, mask=offs_n < N, other=0.0)
         acc = tl.dot(a, b, acc, input_precision="ieee")
     c = acc.to(c_ptr.dtype.element_ty)
     tl.store(c_ptr + offs_m * N + offs_n, c, mask=(offs_m < M) & (offs_n < N))
 
 
 def arguments(a, b):
-    """What the kernel takes, with a fresh result as the third."""
+    """What the kernel takes, with a fresh result as the third. K: a multiple of BLOCK_K."""
     (M, K), N = a.shape, b.shape[1]
     return a, b, torch.empty((M, N), dtype=a.dtype), *a.stride(), *b.stride(), M, N, K
 
@@ -212,21 +212,22 @@ def matmul(a, b, BLOCK_M=64, BLOCK_N=64, BLOCK_K=64):
 
 
 # %% [markdown]
-# (`input_precision` is for later.) In the last step columns of `a` and rows of `b` are missing, and both are loaded as
-# zeros. A single zero would do for the sum, if the other factor were a number. But past the end of a matrix lies
-# anything, and zero times NaN is NaN. Run it on the real thing, the first 96 outputs:
+# (`input_precision="ieee"` keeps all bits of float32, which not every GPU does by itself.) A row past $M$ spoils only
+# results that are never stored. What stands past $K$ would join *every* sum. This kernel asks for whole blocks along
+# $K$; exercise 5.2 does not. (One zero would do for a sum, if the other factor were a number. But zero times NaN is
+# NaN.) Run it on the real thing, the first 96 outputs:
 
 # %%
 with trace() as launch:
-    c = matmul(x, weight[:96].T, BLOCK_M=32, BLOCK_N=32, BLOCK_K=128)
+    c = matmul(x, weight[:96].T, BLOCK_M=32, BLOCK_N=32, BLOCK_K=64)
 torch.testing.assert_close(c, x @ weight[:96].T, atol=1e-4, rtol=1e-4)
 walk = draw.tile_walk(launch, at_once=1)
 walk[:2]
 
 # %% [markdown]
 # **Look.** $A$ lies to the left of $C$ and $B$ above it, as on paper. The program that owns a tile of $C$ walks along
-# one band of $A$ and one of $B$. The numbers are its steps; the last of the five is cut short, because 576 is 4.5 times
-# 128. Scroll once: the next program loads the same band of $B$ again, with another one of $A$.
+# one band of $A$ and one of $B$. The numbers are its nine steps. Scroll once: the next program loads the same band of
+# $B$ again, with another one of $A$.
 #
 # Now check the formula. **Predict** the bytes for square tiles of 16, 32 and 64, a product of 128 x 128 x 128 in
 # float32:
@@ -366,9 +367,9 @@ for M, N, K in ((64, 64, 64), (16, 16, 16), (16, 16, 8), (4, 64, 64), (1, 64, 64
 # Let the simulator execute one on one wave, and look at what it reads and writes:
 
 # %% tags=["nbval-ignore-output"]
-a1, b1 = (torch.randn(32, 8, generator=generator).half() for _ in "ab")
-padded = arguments(a1, b1.T)  # K = 8: half of the block of 16 is masked off
-steps = simulator.step(matmul_kernel, (1, 1), padded, BLOCK_M=32, BLOCK_N=32, BLOCK_K=16, num_warps=1, arch="gfx942")
+a1, b1 = (torch.randn(32, 16, generator=generator).half() for _ in "ab")
+shape = {"BLOCK_M": 32, "BLOCK_N": 32, "BLOCK_K": 16, "num_warps": 1}
+steps = simulator.step(matmul_kernel, (1, 1), arguments(a1, b1.T), **shape, arch="gfx942")
 mfma = steps.only("v_mfma")
 result = mfma[-1].vectors
 assert "32x32x8" in mfma[0].instruction.mnemonic and sum(vector.written for vector in result) == 16
@@ -828,9 +829,37 @@ for name, result in (("two kernels", separate), ("fused", y)):
 # ## Search for the tile (optional)
 #
 # You have met six numbers: `BLOCK_M`, `BLOCK_N`, `BLOCK_K`, `GROUP_M`, `num_warps`, `num_stages`. Each has good reasons
-# to be large and good reasons to be small. On a GPU [autotuning](03_fused_activations.ipynb#Glossary) can try them,
-# with `key=["M", "N", "K"]`. The course has done that once, on an NVIDIA H200, for all 84 combinations of seven tiles,
-# two `BLOCK_K`, 4 or 8 warps and 2 to 4 stages, and kept every figure (`benchmarks/search.py`).
+# to be large and good reasons to be small. [Autotuning](03_fused_activations.ipynb#Glossary) can try them, with
+# `key=["M", "N", "K"]`, since a good tile depends on all three. A clock needs a GPU. Give it another measure to see it
+# at work: the bytes that each tile loads.
+#
+# **Predict.** Three tiles of about the same size, and three shapes. Which tile wins where?
+
+
+# %%
+def bytes_asked_for(call, quantiles):
+    measured.append(call)
+    with trace() as launch:
+        call()
+    return [launch.ledger().bytes] * 3
+
+
+tiles = [triton.Config({"BLOCK_M": m, "BLOCK_N": n, "BLOCK_K": 64}) for m, n in ((16, 128), (64, 64), (128, 16))]
+tuned_kernel = triton.autotune(tiles, key=["M", "N", "K"], do_bench=bytes_asked_for)(matmul_kernel)
+
+measured = []
+for M, N in ((128, 128), (16, 256), (256, 16), (128, 128)):
+    args, before = arguments(torch.ones(M, 64), torch.ones(64, N)), len(measured)
+    tuned_kernel[lambda meta, M=M, N=N: (triton.cdiv(M, meta["BLOCK_M"]), triton.cdiv(N, meta["BLOCK_N"]))](*args)
+    best = tuned_kernel.best_config.kwargs
+    print(f"{M:3} x {N:3}: {len(measured) - before} tiles tried, kept {best['BLOCK_M']:3} x {best['BLOCK_N']}")
+assert (args[2] == 64).all()
+
+# %% [markdown]
+# A tile of the shape of the result wins, and the fourth launch finds its answer kept.
+#
+# Bytes asked for are no time. The course has searched once with a clock, on an NVIDIA H200, for all 84 combinations of
+# seven tiles, two `BLOCK_K`, 4 or 8 warps and 2 to 4 stages, and kept every figure (`benchmarks/search.py`).
 #
 # **Predict.** Is the same configuration the best for every shape? How much slower is the worst?
 
@@ -916,6 +945,25 @@ assert 200 > max(found)[1] >= 64
 small = amd_report(matmul_kernel, *large, BLOCK_M=64, BLOCK_N=64, BLOCK_K=64, matrix_instr_nonkdim=16, arch="gfx942")
 print(small.matrix)
 assert all("16x16x16" in shape for shape in small.matrix)
+
+# %% [markdown]
+# Another option of AMD's compiler is `waves_per_eu`: for how many waves a SIMD (an *execution unit*) should have room.
+# More waves can hide more waiting, and each gets fewer of the 512 registers.
+#
+# **Predict.** A tile of 128 x 128 on four waves keeps 64 sums in each lane. What becomes of it as you ask for more?
+
+# %% tags=["nbval-ignore-output"]
+spilled = []
+for waves in (0, 1, 2, 3, 4):
+    options = {"BLOCK_M": 128, "BLOCK_N": 128, "BLOCK_K": 64, "waves_per_eu": waves, "arch": "gfx942"}
+    r = amd_report(matmul_kernel, *large, **options)
+    print(f"waves_per_eu={waves}: {r.vgprs} registers, {r.spills} spilled, {r.occupancy.waves:g} waves a SIMD")
+    spilled.append(r.spills)
+assert spilled[0] == spilled[2] == 0
+
+# %% [markdown]
+# 0 leaves it to the compiler. What the registers allow, LDS must allow as well: 32 KiB of 64 let two programs in,
+# whatever you ask for.
 
 # %% [markdown]
 # ## Convolution is a matmul (optional)
@@ -1083,7 +1131,7 @@ print("same token:", my_tokens.tokens == expected.tokens[:1])
 # | tile $(i, j)$ | `offs_m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)[:, None]`, `offs_n` with `[None, :]` |
 # | sums in float32 | `acc = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)` |
 # | $\sum_k a_{mk} b_{kn}$ | `acc = tl.dot(a, b, acc, input_precision="ieee")` in a loop over `start` |
-# | $k < K$, on both operands | `mask=... & (k_a < K), other=0.0` and `mask=(k_b < K) & ..., other=0.0` |
+# | what lies past $K$ | 0 in both operands, by their masks |
 # | $x W^\top$ | `matmul(x, weight.T)`: the strides are exchanged, nothing is copied |
 # | operations for each number loaded | `2 * BLOCK_M * BLOCK_N / (BLOCK_M + BLOCK_N)` |
 # | LDS of a pipelined loop | up to `num_stages * (BLOCK_M + BLOCK_N) * BLOCK_K * itemsize` |

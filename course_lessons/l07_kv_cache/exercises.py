@@ -17,9 +17,9 @@ import course_lab
 from course_lab import progress
 
 # %% [markdown] exercise_header="7.1"
-# Store the keys and values of new tokens. One program takes one token. A token's heads lie side by side, so that its
-# row has `WIDTH = KH * D` numbers; the rows of `k` and `v` may be further apart than that, because both are usually cut
-# out of one `qkv`.
+# Store the keys and values of new tokens, both in **one** launch. One program takes one token. A token's heads lie side
+# by side, so that its row has `WIDTH = KH * D` numbers; the rows of `k` and `v` may be further apart than that, because
+# both are usually cut out of one `qkv`.
 #
 # - **Inputs**: `k` and `v` of shape `(T, KH, D)`, float32, float16 or bfloat16; `k_cache` and `v_cache` of shape
 #   `(S_max, KH, D)`, contiguous, the same dtype; `positions` of shape `(T,)`, int64, no two alike

@@ -37,6 +37,32 @@ def _linear(x: Tensor, weight: Tensor) -> Tensor:
     return (x.double() @ weight.double().T).float()
 
 
+def _topk(x: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    values, places = x.sort(dim=1, descending=True, stable=True)
+    return values[:, :k].contiguous(), places[:, :k].contiguous()
+
+
+def _turned(results: tuple[Tensor, Tensor]) -> tuple[Tensor, ...]:
+    return tuple(part.flip(1) for part in results)
+
+
+def _distinct(x: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """Rounds that each remove everything that equals the largest."""
+    left, rounds = x.clone(), []
+    for _ in range(k):
+        value, place = left.max(dim=1)
+        rounds.append((value, (left == value[:, None]).int().argmax(dim=1)))
+        left[left == value[:, None]] = -torch.inf
+    values, places = zip(*rounds)
+    return torch.stack(values, 1), torch.stack(places, 1)
+
+
+def _masked_scores(g: torch.Generator) -> Tensor:
+    x = torch.randn(5, 70, generator=g) - 20
+    x[:, ::3] = -torch.inf
+    return x
+
+
 STEPS = (
     step(
         "7.a",
@@ -109,6 +135,39 @@ STEPS = (
         ),
         minutes=7,
     ),
+    step(
+        "7.d",
+        "the k largest",
+        "topk",
+        _topk,
+        case("three of 100", (4, 100), 3),
+        case("all of 16", (3, 16), 16),
+        case("equal elements", lambda g: torch.randint(0, 5, (6, 50), generator=g).float(), 8),
+        case("some scores are minus infinity", _masked_scores, 5),
+        hints=(
+            "After the largest has been stored: what must stand in its place so that it does not win the next round?",
+            "Load the row once. In each of k rounds take `tl.max` and `tl.argmax`, store both, and put the identity of "
+            "a maximum into that place with `tl.where`.",
+            "`place = tl.argmax(x, axis=0)`, two stores at `row * k + i`, "
+            '`x = tl.where(cols == <...>, -float("inf"), <...>)`',
+        ),
+        suspects=(
+            Suspect(
+                "largest-again",
+                "The largest was taken in every round: what has been taken must not win again.",
+                lambda x, k: tuple(part.expand(len(x), k) for part in _topk(x, 1)),
+            ),
+            Suspect(
+                "smallest-first", "Value and place are right, in the wrong order.", lambda x, k: _turned(_topk(x, k))
+            ),
+            Suspect(
+                "equal-ones-together",
+                "All elements that equal the largest were taken at once. Which single one is taken in a round?",
+                _distinct,
+            ),
+        ),
+        minutes=6,
+    ),
 )
 
 MUTANTS = {
@@ -124,5 +183,17 @@ MUTANTS = {
         Mutant("rows not masked in the store", ((", mask=rows < N)", ")"),), "missing-store-mask"),
         Mutant("overwrites", (("products += w", "products = w"),), "only-last-block"),
         Mutant("columns do not move", (("start + cols", "cols"),), "first-columns-repeated"),
+    ),
+    "7.d": (
+        Mutant(
+            "nothing taken out", (('        x = tl.where(cols == place, -float("inf"), x)\n', ""),), "largest-again"
+        ),
+        Mutant(
+            "all equal ones taken out",
+            (("cols == place,", "x == tl.max(x, axis=0),"),),
+            "equal-ones-together",
+        ),
+        Mutant("back to front", (("row * k + i", "row * k + k - 1 - i"),), "smallest-first"),
+        Mutant("no identity", ((', other=-float("inf"))', ")"),), "missing-other"),
     ),
 }

@@ -188,9 +188,9 @@ def few_rows(x, weight):
 
 
 # %% [markdown] tags=["solution-only"]
-# **Why.** The matrix units multiply 16 rows or none, so up to 16 tokens cost what one costs. What grows with the
-# batch is only what is small: `x` and `y`. That is why a server waits a moment to collect requests: the second chat's
-# token is nearly free.
+# **Why.** The tile has 16 rows, as many as every GPU's matrix units take, so up to 16 tokens cost what one costs. What
+# grows with the batch is only what is small: `x` and `y`. That is why a server waits a moment to collect requests: the
+# second chat's token is nearly free.
 #
 # `weight` is loaded as it lies, row by row, and turned in registers by `.T`. Loaded as `(BLOCK_K, BLOCK_N)` right
 # away it would be the same numbers, in an order in which neighbouring lanes may read far apart.
