@@ -160,6 +160,7 @@ def _grade_patient(exercise: Exercise, code: str, given: Given, tell: _Tell) -> 
 
 def chart(exercise: Exercise, broken: str, solution: str) -> patients.Chart:
     """What `patients` needs to know of an exercise; broken, solution: code of whole cells."""
+    broken, solution = f"\n{broken}", f"\n{solution}"  # lines as in the cell, below its magic
 
     def job(code: str, args: tuple[Any, ...]) -> Job:
         return Job(exercise.number, code, exercise.entry, (args,), inplace=exercise.inplace)
@@ -167,6 +168,7 @@ def chart(exercise: Exercise, broken: str, solution: str) -> patients.Chart:
     def run(code: str, args: tuple[Any, ...], look: Look) -> CaseRun:
         case = replace(exercise.cases[0], name=f"{exercise.number}, a finding", make=lambda generator: args)
         one = _make_run(exercise, case)
+        one = replace(one, engine="simulator") if look.simulate else one
         task, ours = replace(job(code, args), **vars(look)), code in (broken, solution)
         _fill([one], client.run_cases(task, time_limit=exercise.time_limit, trusted=ours))
         return one

@@ -93,26 +93,25 @@ def _finding(chart: Chart, found: Found) -> Part:
 
 def _input(chart: Chart, arguments: tuple[Any, ...]) -> Part:
     try:
-        shown, closest = _shows(chart, chart.broken, arguments)
+        shown, closest, look = _shows(chart, chart.broken, arguments)
     except Exception as error:  # the definition itself, on whatever a learner thought of
         return _refused(chart, f"the definition itself fails on it ({type(error).__name__})")
     if shown is None and (closest.seen is None or closest.seen.problem):
         return _refused(chart, f"no kernel could be run on it ({_why_not(closest)})")
     if shown is None:
         return _wrong(FINDING, diagnosis("breaks-nothing", part=chart.patient.part, where="is right on what"))
-    also, _ = _shows(chart, chart.solution, arguments)
-    if also is not None:
+    if _shows(chart, chart.solution, arguments)[0] is not None:
         return _wrong(FINDING, diagnosis("breaks-every-kernel", part=chart.patient.part))
-    return Part(CaseResult(FINDING, "passed", tuple(_evidence(chart, shown))))
+    return Part(CaseResult(FINDING, "passed", tuple(_evidence(chart, shown, look))))
 
 
-def _shows(chart: Chart, code: str, arguments: tuple[Any, ...]) -> tuple[CaseRun | None, CaseRun]:
-    """The first run that is wrong, on the engines that the patient names; and the last run."""
+def _shows(chart: Chart, code: str, arguments: tuple[Any, ...]) -> tuple[CaseRun | None, CaseRun, Look]:
+    """The first run that is wrong, on the engines that the patient names; the last run, and where it ran."""
     for look in chart.patient.looks:
         run = chart.run(code, arguments, look)
         if is_wrong(run):
-            return run, run
-    return None, run
+            return run, run, look
+    return None, run, look
 
 
 def is_wrong(run: CaseRun) -> bool:
@@ -134,9 +133,15 @@ def _refused(chart: Chart, why: str) -> Part:
     return _wrong(FINDING, diagnosis("finding-refused", part=chart.patient.part, returned="that", why=why))
 
 
-def _evidence(chart: Chart, run: CaseRun) -> list[str]:
-    """What is wrong with the kernel as it was."""
-    return list(case_result(run, chart.broken, full=True).details)
+def _evidence(chart: Chart, run: CaseRun, look: Look) -> list[str]:
+    """What is wrong with the kernel as it was, and on which engine where that is not the interpreter."""
+    details = case_result(run, chart.broken, full=True).details
+    return [f"on {_engine(look)}:", *details] if look.simulate else [*details]
+
+
+def _engine(look: Look) -> str:
+    waves = f", each wave to its end before the next ({look.order})" if look.order else ""
+    return f"the machine code of {look.simulate}{waves}"
 
 
 def _target(chart: Chart, arch: str, size: int) -> Part:
@@ -302,8 +307,7 @@ def _out_of_step(chart: Chart, code: str) -> list[Part]:
         return []
     for case in chart.exercise.cases[:2]:
         arguments = case.make(torch.Generator().manual_seed(0))
-        shown, _ = _shows(chart, code, arguments)
-        if shown is not None:
+        if _shows(chart, code, arguments)[0] is not None:
             tensor = next(iter(answer.loaded_and_stored(parsing.parse(code))), "memory")
             gpu = cards_of(ARCH).split(",")[0]
             return [_wrong(ORDER, diagnosis("wave-race", gpu=gpu, tensor=tensor))]
@@ -333,7 +337,8 @@ def _price(chart: Chart, code: str) -> Part:
             about = {"got": f"{theirs[what]:,}", "most": f"{most:,}", "what": name}
             return _wrong(PRICE, diagnosis("too-expensive", **about))
     shown = f"{theirs['bytes']:,} bytes and {theirs['instructions']:,} wave instructions on {ARCH}"
-    return Part(CaseResult(PRICE, "passed", (shown,)))
+    beside = f"ours: {ours['bytes']:,} and {ours['instructions']:,}; {chart.patient.factor:g} times that is allowed"
+    return Part(CaseResult(PRICE, "passed", (shown, beside)))
 
 
 _costs: dict[tuple[str, str], dict[str, int] | None] = {}  # of this process
@@ -354,12 +359,12 @@ def _cost(chart: Chart, code: str) -> dict[str, int] | None:
 def together(chart: Chart, looked: tuple[Part, Part], report: Report | None, after: list[Part]) -> Report:
     """The report on all parts. What is wrong first is said; where nothing is wrong, what is missing."""
     results = {case.name: case for case in report.cases} if report else {}
-    results |= {part.result.name: part.result for part in (*looked, *after)}
+    said = [part.diagnosis for part in looked] + [_of_repair(report)]
+    found = next(filter(None, [*said, *(part.diagnosis for part in after)]), None)
+    results |= {part.result.name: _with_why(part, found) for part in (*looked, *after)}
     known = chart.exercise.ticks
     more = [case for name, case in results.items() if name not in known]  # of other engines
     cases = (*(results.get(name, _open(name)) for name in known), *more)
-    said = [part.diagnosis for part in looked] + [_of_repair(report)]
-    found = next(filter(None, [*said, *(part.diagnosis for part in after)]), None)
     passed = all(case.passed for case in cases)
     begun = any(case.status != "not-run" for case in cases)
     if begun and not passed and found is None:
@@ -367,6 +372,13 @@ def together(chart: Chart, looked: tuple[Part, Part], report: Report | None, aft
     status = "passed" if passed else "failed" if begun else "not-attempted"
     report = report or Report(chart.exercise.number, chart.exercise.title, status, ())
     return replace(report, status=status, cases=cases, diagnosis=found)
+
+
+def _with_why(part: Part, said: Diagnosis | None) -> CaseResult:
+    """The tick of a part; why it is missing stands under it where the report's diagnosis is about another part."""
+    if part.diagnosis in (None, said):
+        return part.result
+    return replace(part.result, details=(*part.result.details, part.diagnosis.sentence))
 
 
 def _of_repair(report: Report | None) -> Diagnosis | None:

@@ -20,7 +20,8 @@
 # | | |
 # |---|---|
 # | `p.launch(...)`, `p.kernel` | its launcher, and the kernel itself |
-# | `p.test()`, `p.reference(...)` | the author's test; what is right |
+# | `p.test()`, `p.reference(...)` | the author's test; what is right, returned or in place as the launcher does it |
+# | `with guard("record") as faults: p.launch(...)` | goes on where the first fault would stop it |
 # | `with trace() as t: p.launch(...)` | then `t[0].picture()`, `t[0].amd_report("gfx1100")` |
 # | `with using("gfx942") as runs: p.launch(...)` | the machine code, executed; `runs[0].wrong` |
 # | `p.waves_apart(...)` | the same, one wave after the other |
@@ -28,7 +29,7 @@
 # %%
 import course_lab
 from course_lab import patient, progress
-from gfxlab import amd_report, simulate, trace, using
+from gfxlab import amd_report, guard, simulate, trace, using
 
 # %% [markdown] exercise_header="8.1"
 # A layer norm drifts after its width went from 512 to 500, but only in layers whose activations have lost their centre.
@@ -691,8 +692,8 @@ def test_flat_argmax():
 # happens to offsets: there it is memory that is missed, two gigabytes away.
 
 # %% [markdown] exercise_header="8.10"
-# Tuned on an MI355X, this matmul fails on an MI300X with `out of resource: shared memory`. On the MI355X it is right
-# and fast.
+# Tuned on an MI355X, this matmul fails on an MI300X with `out of resource: shared memory`, for the sizes that models
+# have: 256, 512, 1024. On the MI355X it is right and fast. The size of its test, 200, runs on both.
 #
 # - **Inputs**: `a` of shape `(N, N)` and `b` of shape `(N, N)`, float16, contiguous
 # - **Output**: `c` of shape `(N, N)`, float16
@@ -753,8 +754,10 @@ def test_square_matmul():
 
 # %% [markdown] tags=["solution-only"]
 # **The hunt.** The message says *shared memory*: LDS, in AMD's words. `amd_report` gives the bytes and the limit: 64
-# KiB for a workgroup on gfx942, 160 KiB on gfx950. The author's test has a size that takes the small tile, so one must
-# ask for the larger.
+# KiB for a workgroup on gfx942, 160 KiB on gfx950. The author's test has one size that takes the small tile, 48, and
+# one that is no multiple of 16, 200. Triton's launcher compiles a kernel for each of these kinds of N, and only where
+# N is known to be a multiple of 16 does gfx942's code hold several stages in LDS: 16,384 bytes for N = 200, 98,304 for
+# 208. So ask `amd_report` with the sizes of your model, and not with those of a test.
 #
 # **The cause.** A tile's share of LDS is `(BLOCK * BLOCK_K + BLOCK_K * BLOCK)` elements for each stage that is held.
 # Halving `BLOCK_K` or the stages halves it. The small tile for all sizes would launch as well, and load each number

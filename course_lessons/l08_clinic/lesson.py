@@ -451,16 +451,46 @@ for number, names in blind.items():
 # `private_seg_size` above 0 is memory for spills, `group_seg_size` is LDS, and a workgroup above 1024 is what `invalid
 # argument` means.
 #
-# **Which line?** `rocgdb --args python my.py`, then `run`. At a fault GDB shows the wave, as a thread, its lanes with
-# `info lanes`, its program counter with `x/i $pc` ([ROCgdb](https://rocm.docs.amd.com/projects/ROCgdb/en/latest/), [GDB
-# on AMD GPUs](https://sourceware.org/gdb/current/onlinedocs/gdb.html/AMD-GPU.html)). `set amdgpu precise-memory on`
-# makes it stop at the instruction itself and not some later one. Without a debugger the [ROCr debug
-# agent](https://rocm.docs.amd.com/projects/rocr_debug_agent/en/latest/how-to/user-guide.html) prints the waves of a
-# fault: `HSA_TOOLS_LIB=/opt/rocm/lib/librocm-debug-agent.so.2 python my.py`.
+# **Which line?** `rocgdb --args python my.py`, then `run`. At a fault it stops, and `info threads` lists each wave
+# beside the threads of the host. `info lanes` and `info dispatches` go on from there ([ROCgdb's
+# commands](https://rocm.docs.amd.com/projects/ROCgdb/en/latest/quick-reference/essential-commands.html), shortened):
 #
-# **Slow?** `rocprofv3 --kernel-trace --stats -- python my.py` writes a table of kernels with calls, total and average
-# time; `rocprofv3 --pmc SQ_WAVES,SQ_INSTS_VALU -- python my.py` counts on the hardware what the simulator counts here
-# ([rocprofv3](https://rocm.docs.amd.com/projects/rocprofiler-sdk/en/latest/quick_guide.html)).
+# ```
+#   Id   Target Id                                 Frame
+#   1    Thread 0x7ffff648bf80 (LWP 1981864) "saxpy" 0x00007ffff5a6c9ef in ?? () from .../libhsa-runtime64.so.1
+# * 7    AMDGPU Wave 1:2:1:1 (0,0,0)/0 "saxpy"       saxpy_kernel () at saxpy.cpp:8
+#
+#   Id   Target Id                      Grid    Workgroup Fence   Kernel Function
+# * 1    AMDGPU Dispatch 1:2:1 (PKID 0) [1,1,1] [1,1,1]   B|Aa|Ra kern()
+# ```
+#
+# `(0,0,0)/0` is the program and the wave in it, and `x/i $pc` the instruction. `set amdgpu precise-memory on` makes it
+# stop at the instruction itself and not some later one ([GDB on AMD
+# GPUs](https://sourceware.org/gdb/current/onlinedocs/gdb.html/AMD-GPU.html)). Without a debugger,
+# `HSA_TOOLS_LIB=/opt/rocm/lib/librocm-debug-agent.so.2 python my.py` prints the registers of the waves that caused a
+# fault or, as here, met an assertion ([ROCr debug
+# agent](https://rocm.docs.amd.com/projects/rocr_debug_agent/en/latest/how-to/user-guide.html)):
+#
+# ```
+# Queue error (HSA_STATUS_ERROR_EXCEPTION: An HSAIL operation resulted in a hardware exception.)
+# wave_1: pc=0x7fd4f100d0e8 (stopped, reason: ASSERT_TRAP)
+# system registers:
+#             m0: 00000000        status: 00012461       trapsts: 20000000          mode: 000003c0
+# ```
+#
+# **Slow?** `rocprofv3 --kernel-trace --stats --output-format csv -- python my.py` writes a line for each kernel into
+# `..._kernel_stats.csv`; `rocprofv3 --pmc SQ_WAVES --output-format csv -- python my.py` counts on the hardware what the
+# simulator counts here, into `..._counter_collection.csv`. The columns, and a line of a count, in [AMD's
+# guide](https://rocm.docs.amd.com/projects/rocprofiler-sdk/en/latest/how-to/using-rocprofv3.html) (shortened):
+#
+# ```
+# "Name","Calls","TotalDurationNs","AverageNs","Percentage","MinNs","MaxNs","StdDev"
+#
+# ...,"Grid_Size",...,"Kernel_Name","Workgroup_Size","LDS_Block_Size","Scratch_Size",...,"Counter_Value",...
+# ...,1048576,...,"void addition_kernel<float>(...)",64,0,0,...,16384.000000,...
+# ```
+#
+# There a grid is counted in lanes: 1,048,576 of them in workgroups of 64 are 16,384 waves of 64.
 #
 # **Not always the same?** Run it a hundred times with one input, and compare bit for bit. What varies is a race, an
 # atomic's order, or memory that was never written. No tool finds the first for you there. The simulator does.

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 
+from gfxlab.tracebacks import ShortTraceback
 
-class AmdError(Exception):
+
+class AmdError(ShortTraceback, Exception):
     """A kernel that cannot be compiled for AMD. `filename` and `line` are the author's; None when there is none."""
 
     def __init__(self, message: str, filename: str | None = None, line: int | None = None) -> None:

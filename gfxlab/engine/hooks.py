@@ -38,12 +38,13 @@ from gfxlab.bound import Launch, bind, tensors
 from gfxlab.engine import numerics, operators
 from gfxlab.programs import format_program
 from gfxlab.strides import Strided
+from gfxlab.tracebacks import ShortTraceback
 
 _TRITON_FOLDER = str(Path(triton.__file__).parent)
 _THIS_FOLDER = str(Path(__file__).parent)
 
 
-class OutOfBoundsError(IndexError):
+class OutOfBoundsError(ShortTraceback, IndexError):
     """A lane that no mask switched off touched memory outside every tensor of the launch."""
 
 

@@ -88,6 +88,33 @@ def test_wrong_causes_are_refuted():
     assert "padded-lanes" in grade(NUMBER, answer(FOUND, "bug")).diagnosis.sentence, "the choices are named"
 
 
+def test_what_is_wrong_with_a_part_stands_under_it_where_the_diagnosis_is_about_another():
+    report = grade(NUMBER, answer("    return (torch.randn(8, 500),)", "missing-other"))
+    assert report.diagnosis.code == "breaks-nothing" and not report.cases[0].details
+    assert "other=0.0" in report.cases[1].details[0]
+
+
+def test_lines_are_those_of_the_cell_as_it_was_handed_out():
+    line = (
+        STUB.splitlines().index("    tl.store(out_ptr + row, tl.sum(centred * centred, axis=0) / N)") + 2
+    )  # the magic
+    assert f"in line {line}:" in "\n".join(grade(NUMBER, answer(FOUND)).cases[0].details)
+
+
+def test_a_finding_that_only_the_machine_code_shows_names_the_engine():
+    stub = lessons.stub("8.4").replace(
+        "    # your code here (roughly 2 lines)",
+        "    return torch.randn(1, 128), torch.ones(1, 64) / 2, torch.ones(1, 64) / 2",
+    )
+    details = grade("8.4", stub).cases[0].details
+    assert "machine code of gfx942, each wave to its end" in details[0] and "no kernel of yours ran" not in details
+
+
+def test_the_price_stands_beside_ours():
+    price = grade(NUMBER, answer(repaired=True)).cases[-1]
+    assert price.name == PRICE and "ours: " in price.details[1] and "2 times" in price.details[1]
+
+
 def test_a_right_repair_is_not_graded_twice(monkeypatch):
     assert status(grade(NUMBER, answer(repaired=True)))[PRICE] == "passed"
     monkeypatch.setattr(patients.client, "cost", None)  # would fail if it were asked again

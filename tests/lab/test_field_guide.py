@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 from pathlib import Path
 
 from course_lab.authoring import lessons, source
@@ -37,6 +38,22 @@ def test_the_page_has_an_entry_for_whatever_a_mutant_gets():
     given = {mutant.diagnosis for lesson in LESSONS for of in lesson.mutants.values() for mutant in of}
     assert given and given - entries == set()
     assert len(entries) == PAGE.count('<a id="'), "an entry stands there twice"
+
+
+def test_the_link_of_each_diagnosis_leads_to_its_entry(monkeypatch):
+    """In the page as it is stored, from a report of each code that a rule, an exercise or a mutant has."""
+    monkeypatch.chdir(ROOT / "exercises")
+    own = {suspect.code for lesson in LESSONS for e in lesson.exercises for suspect in e.suspects}
+    given = {mutant.diagnosis for lesson in LESSONS for of in lesson.mutants.values() for mutant in of}
+    for code in {*SENTENCES, *own, *given}:
+        page = Report("1.2", "t", "failed", (), Diagnosis(code, "A sentence."))._repr_html_()
+        path, _, entry = re.search(r'href="([^"]*field_guide[^"]*)"', page)[1].partition("#")
+        assert f'<a id="{entry}"></a>' in _stored(path), f"docs/field_guide.md has no entry {entry}: make lessons"
+
+
+@cache
+def _stored(path: str) -> str:
+    return Path(path).read_text(encoding="utf-8")
 
 
 def test_the_page_has_each_patient():

@@ -9,9 +9,10 @@ import numpy as np
 from gfxlab.engine.hooks import OutOfBoundsError
 from gfxlab.programs import format_program
 from gfxlab.simulator.core.program import Decoded
+from gfxlab.tracebacks import ShortTraceback
 
 
-class SimulationError(RuntimeError):
+class SimulationError(ShortTraceback, RuntimeError):
     """The machine code did what no launch may do, or what the simulator cannot follow."""
 
 
