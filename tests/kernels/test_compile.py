@@ -226,8 +226,15 @@ def check_compiled(function, make, device, compiler, dynamic=None):
 # ---- compiled ------------------------------------------------------------------------------------------------------
 
 
-@all_cases
-@pytest.mark.parametrize(("backend", "dynamic"), [("triton", False), ("triton", True), ("torch", False)])
+def ways_of_compiling():
+    """Each case with and without dynamic shapes and on the reference: one of the three in `make test`, in turn."""
+    for place, (name, case) in enumerate(CASES.items()):
+        for turn, way in enumerate((("triton", False), ("triton", True), ("torch", False)), start=place):
+            marks = [pytest.mark.slow] * (turn % 3 > 0)
+            yield pytest.param(*case, *way, id="-".join([*map(str, way), name]), marks=marks)
+
+
+@pytest.mark.parametrize(("function", "make", "backend", "dynamic"), list(ways_of_compiling()))
 def test_one_graph_with_the_same_numbers_and_gradients(function, make, backend, dynamic, device):
     with ck.use_backend(backend):
         check_compiled(function, make, device, "aot_eager", dynamic)

@@ -108,7 +108,9 @@ def generated(llm: SmolLM2, count: int) -> list[int]:
     return llm.generate(list(range(5, 12)), count, page_size=16, progress=False).tokens
 
 
-@pytest.mark.parametrize("arch", ["gfx942", pytest.param("gfx950", marks=pytest.mark.slow), "gfx1100"])
+@pytest.mark.parametrize(
+    "arch", ["gfx942", *(pytest.param(arch, marks=pytest.mark.slow) for arch in ("gfx950", "gfx1100"))]
+)
 def test_machine_code_gives_pytorchs_tokens(arch, short):
     expected, cache, found, unread = generated(short, 3), short.new_cache(16, page_size=16), [], list(range(5, 12))
     with short.using(**Assembly(mine=False).functions):

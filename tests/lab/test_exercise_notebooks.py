@@ -120,6 +120,7 @@ def test_a_right_answer_passes_and_a_wrong_one_fails_with_its_report(checkout):
     assert "the grid is one program short" in output and "Traceback" not in output  # the report's own words
 
 
+@pytest.mark.slow
 def test_every_case_of_the_solutions_passes(checkout):
     counts, output = run_pytest(checkout, "exercises", COURSE_TARGET="solutions")
     assert counts == {"passed": 4}, output
