@@ -190,7 +190,7 @@ def fp8_dtype(arch: str | None = None) -> torch.dtype:
     if name in ("gfx940", "gfx941", "gfx942"):
         return torch.float8_e4m3fnuz
     capability = name.removeprefix("sm_").rstrip("af")
-    if name == "gfx950" or name.startswith("gfx12") or (capability.isdecimal() and int(capability) >= 89):
+    if name == "gfx950" or launch.rdna(name) == 4 or (capability.isdecimal() and int(capability) >= 89):
         return torch.float8_e4m3fn
     raise ValueError(f"{arch} has no fp8 arithmetic; gfx942, gfx950, gfx12 and NVIDIA's sm_89 and later have")
 

@@ -28,12 +28,12 @@ def _tiles(x: torch.Tensor, block_m: int, block_n: int, widest: int, threads: in
         "BLOCK_M": block_m,
         "BLOCK_N": block_n,
         "BLOCK_D": block_d,
-        "HEADS_AT_A_TIME": 8 if gpu.arch in ("gfx942", "gfx950") else 1,  # one for each die, beside its own cache
+        "HEADS_AT_A_TIME": gpu.dies,  # one for each, beside its own cache
         "num_warps": warps(threads, gpu),
         # AMD: of two products in a row no loads are pipelined. Elsewhere, as many as two programs' shared memory takes
         "num_stages": 1 if gpu.is_amd else 2 if block_d > 64 else 3,
     }
-    if gpu.arch.startswith("gfx9"):  # two waves a SIMD: one multiplies while the other takes exponentials
+    if gpu.is_cdna:  # two waves a SIMD: one multiplies while the other takes exponentials
         meta |= {"waves_per_eu": 2, "matrix_instr_nonkdim": 16}
     return Launch((cdiv(rows, block_m) * batch * heads, cdiv(head_dim, block_d)), meta)
 
@@ -50,10 +50,10 @@ def paged_decode(q: torch.Tensor, kv_heads: int, tokens: int) -> Launch:
     gpu, (batch, heads, _) = gpu_of(q), q.shape
     block_d = _head_block(q)
     group = heads // kv_heads
-    radeon = gpu.arch.startswith("gfx1")  # operands take more of its registers
-    block_h = min(max(next_power_of_2(group), 16), 16 if radeon else 64)  # every GPU multiplies 16 x 16
+    # operands take more of a Radeon's registers
+    block_h = min(max(next_power_of_2(group), 16), 16 if gpu.rdna else 64)  # every GPU multiplies 16 x 16
     block_n = 32 if q.dtype == torch.float32 or block_d > 128 else 64
-    block_n = min(block_n // 2 if radeon else block_n, sizes().keys_at_a_time)
+    block_n = min(block_n // 2 if gpu.rdna else block_n, sizes().keys_at_a_time)
     programs = batch * kv_heads * cdiv(group, block_h)
     parts = cdiv(tokens, sizes().keys_of_a_part)
     splits = min(cdiv(4 * gpu.compute_units, programs), parts, sizes().max_splits)
@@ -74,12 +74,12 @@ def _forward_tile(dtype: torch.dtype, block_d: int, gpu: Gpu) -> tuple[int, int,
     operands take registers as well; and on gfx11, whose matrix units hold operands twice.
     """
     if dtype == torch.float32:
-        if gpu.arch.startswith("gfx9"):
+        if gpu.is_cdna:
             return 64, 32 if block_d <= 128 else 16, block_d, 256 if block_d <= 64 else 512
         return 32 if block_d <= 64 else 16, 16, min(block_d, 128), 256
-    if gpu.arch.startswith("gfx9"):
+    if gpu.is_cdna:
         return (128, 64, block_d, 256 if block_d <= 64 else 512) if block_d <= 128 else (64, 32, block_d, 256)
-    if gpu.arch.startswith("gfx11"):
+    if gpu.rdna == 3:
         return 128, 64 if block_d <= 64 else 16, min(block_d, 128), 256
     if gpu.is_amd:
         return (128, 64, block_d, 256) if block_d <= 128 else (64, 32, block_d, 256)
@@ -89,17 +89,17 @@ def _forward_tile(dtype: torch.dtype, block_d: int, gpu: Gpu) -> tuple[int, int,
 def _backward_tile(dtype: torch.dtype, block_d: int, gpu: Gpu) -> tuple[int, int, int, int]:
     """Rows that stay, rows that pass by, elements of a head and threads, found in the same way."""
     if dtype == torch.float32:
-        if gpu.arch.startswith("gfx9"):
+        if gpu.is_cdna:
             return (64, 32, block_d, 256) if block_d <= 64 else (64, 16, 128, 512)
         return 16, 16, min(block_d, 64), 256
-    if gpu.arch.startswith("gfx11"):
+    if gpu.rdna == 3:
         return 64, 16, min(block_d, 64), 256
     if gpu.arch == "sm_90" and block_d <= 128:  # one group of 128 threads, which issues whole products
         return 64, 64 if block_d == 128 else 32, block_d, 128
     if block_d <= 64:
         return 64, 32, block_d, 256
-    if gpu.arch.startswith("gfx9"):
+    if gpu.is_cdna:
         return 64, 32, 128, 256
-    if gpu.arch.startswith("gfx12"):
+    if gpu.rdna == 4:
         return 64, 16, 128, 512
     return (64, 32, block_d, 256) if block_d <= 128 else (64, 16, block_d, 512)

@@ -69,7 +69,7 @@ def dot_tiles(x: torch.Tensor, rows: int, cols: int, depth: int, batch: int = 1)
         "BLOCK_N": block_n,
         "BLOCK_K": min(sizes().dot_bytes // x.itemsize, max(next_power_of_2(depth), 16)),
         "GROUP_M": 8,
-        "XCDS": 8 if gpu.arch in ("gfx942", "gfx950") else 1,
+        "XCDS": gpu.dies,
         "num_warps": warps(min(threads, block_m * block_n // 16), gpu),
         "num_stages": stages,
     }
@@ -80,8 +80,8 @@ def _dot_candidates(dtype: torch.dtype, gpu: Gpu) -> tuple[tuple[int, int, int],
     """BLOCK_M, BLOCK_N and threads, the largest tile first; more sums a thread than these take would spill."""
     small, medium = ((64, 64, 128), (32, 32, 64)), (128, 128, 256)
     if dtype == torch.float32:  # only Instinct multiplies it in matrix units: elsewhere operands take registers as well
-        return (medium, *small) if gpu.arch.startswith("gfx9") else small
-    if gpu.arch.startswith("gfx9"):
+        return (medium, *small) if gpu.is_cdna else small
+    if gpu.is_cdna:
         return (256, 128, 512), medium, *small
     if gpu.arch == "sm_90":  # a group of 128 threads issues whole products: two such programs hide each other's waiting
         medium = 128, 128, 128
@@ -90,8 +90,8 @@ def _dot_candidates(dtype: torch.dtype, gpu: Gpu) -> tuple[tuple[int, int, int],
 
 def dot_precision(x: torch.Tensor, allow_tf32: bool) -> str:
     """`input_precision` of a dot: full float32, or TF32 if that is allowed and the matrix units know it."""
-    arch = gpu_of(x).arch
-    return "tf32" if allow_tf32 and (arch == "gfx942" or arch.startswith("sm_")) else "ieee"
+    gpu = gpu_of(x)
+    return "tf32" if allow_tf32 and (gpu.arch == "gfx942" or gpu.is_nvidia) else "ieee"
 
 
 def latents(q: torch.Tensor, latent: int, rope_dim: int, rows: int, kv_heads: int) -> Launch:

@@ -56,7 +56,12 @@ class Gpu:
     @property
     def wave(self) -> int:
         """Threads in a warp (AMD: wave)."""
-        return 64 if self.arch.startswith("gfx9") else 32
+        return 64 if self.is_cdna else 32
+
+    @property
+    def dies(self) -> int:
+        """Dies with a cache of their own, to which AMD's hardware hands out programs in turn."""
+        return 8 if self.arch in ("gfx942", "gfx950") else 1
 
     @property
     def is_amd(self) -> bool:
@@ -64,9 +69,24 @@ class Gpu:
         return self.arch.startswith("gfx")
 
     @property
+    def is_cdna(self) -> bool:
+        """AMD's Instinct."""
+        return self.arch.startswith("gfx9")
+
+    @property
+    def rdna(self) -> int:
+        """The generation of AMD's Radeon; 0 of other GPUs."""
+        return rdna(self.arch)
+
+    @property
     def is_nvidia(self) -> bool:
         """An NVIDIA GPU: their names begin with sm_."""
         return self.arch.startswith("sm_")
+
+
+def rdna(arch: str) -> int:
+    """The generation of AMD's Radeon that an architecture is: RDNA 3 is gfx11, RDNA 4 gfx12; 0 of other GPUs."""
+    return {"gfx11": 3, "gfx12": 4}.get(arch[:5], 0)
 
 
 MI300X = Gpu("gfx942", 304)  # what the interpreter runs is what this GPU would run
