@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,21 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("gpu") and not torch.cuda.is_available():
         raise pytest.UsageError("--gpu: PyTorch finds no GPU here; `course doctor` says why. Leave the option out.")
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest's own, which looks for `slow`
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the cases that `one_in` leaves out of `make test`.
+
+    Take a number that divides no list of parameters: then each value meets each of the others sooner or later.
+    """
+    cases: Counter[str] = Counter()
+    for item in items:
+        if mark := item.get_closest_marker("one_in"):
+            test = item.nodeid.partition("[")[0]
+            if cases[test] % mark.args[0]:
+                item.add_marker(pytest.mark.slow)
+            cases[test] += 1
 
 
 @pytest.fixture

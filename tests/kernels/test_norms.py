@@ -105,6 +105,7 @@ def check_backward(norm, args, *, tolerance=None):
 # ---- values and gradients ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_values_and_gradients(norm, shape, dtype, device):
     args = inputs(norm, randn(shape, dtype, device))

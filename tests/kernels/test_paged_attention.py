@@ -182,6 +182,7 @@ def scales(kind, heads, device):
     return given, [torch.as_tensor(s, device=device).double().reshape(-1, 1) for s in given]
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("kind", ["numbers", "one element", "each head"])
 @pytest.mark.parametrize("layout", ["flash", "packed"])
 def test_a_cache_of_fp8_is_multiplied_by_its_scales(layout, kind, fp8, dtype, device, splits):
