@@ -16,12 +16,18 @@ def are_tensors(**values: torch.Tensor) -> None:
 
     Raises:
         TypeError: it is not.
-        ValueError: it is one of PyTorch's views that negate what lies in memory, as the imaginary part of a conjugate.
+        ValueError: it is sparse or nested; or one of PyTorch's views that negate what lies in memory, as the imaginary
+            part of a conjugate.
     """
     for name, value in values.items():
         if not isinstance(value, torch.Tensor):
             raise TypeError(f"{name} must be a torch.Tensor, got {type(value).__name__}")
-        if not torch.compiler.is_compiling() and value.is_neg():
+        if torch.compiler.is_compiling():
+            continue
+        if value.layout is not torch.strided or value.is_nested:
+            kind = "nested" if value.is_nested else f"of layout {value.layout}"
+            raise ValueError(f"{name} must be a dense tensor, got one that is {kind}; call .to_dense() or pad it first")
+        if value.is_neg():
             raise ValueError(f"{name} is a view that negates its memory; call .resolve_neg() first")
 
 

@@ -12,7 +12,7 @@ import course_kernels as ck
 from benchmarks.contest import OURS, distance, draw
 from benchmarks.machine_code import plain
 from benchmarks.machine_code.figures import Absent, Figures, figures_of
-from benchmarks.machine_code.rivals import PLAIN, RIVALS, loaded
+from benchmarks.machine_code.rivals import PLAIN, RIVALS, forget, loaded
 from course_kernels import launch
 from gfxlab.pretended import pretend
 from gfxlab.simulator.show.run import Run
@@ -45,13 +45,16 @@ class Contest:
 
 def run(contest: Contest, arch: str) -> Iterator[Figures | Absent]:
     """Execute every contender; those that are wrong, or that fail, have no figures."""
-    for name, function in contest.contenders():
+    forget()
+    with pretend(arch):  # many ask for the GPU while they are imported
+        contenders = list(contest.contenders())
+    for name, function in contenders:
         absent = partial(Absent, contest.family, arch, name)
         if isinstance(function, str):
             yield absent(function)
             continue
         try:
-            runs, error = _executed(contest, function, arch)
+            runs, error = _executed(contest, function, arch, tunes=name not in (OURS, PLAIN))
         except Exception as failure:
             if name == OURS:
                 raise
@@ -64,13 +67,13 @@ def run(contest: Contest, arch: str) -> Iterator[Figures | Absent]:
             yield figures_of(runs, contest.family, contest.size, arch, name, contest.flops)
 
 
-def _executed(contest: Contest, function: Callable, arch: str) -> tuple[list[Run], float]:
-    """The launches of one call, the second where the first one tunes itself, and how far its result is off."""
+def _executed(contest: Contest, function: Callable, arch: str, tunes: bool) -> tuple[list[Run], float]:
+    """The launches of one call, the second where the first may tune itself, and how far its result is off."""
     runs: list[Run] = []
     units = launch.as_on(launch.Gpu(arch, COMPUTE_UNITS))
     with pretend(arch, seen=runs.append, profile=True), units, torch.no_grad():
         inputs = contest.inputs()
-        if getattr(function, "tunes", False):
+        if tunes:
             function(*(x.clone() for x in inputs))
             runs.clear()
         result = function(*(x.clone() for x in inputs))

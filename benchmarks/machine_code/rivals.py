@@ -8,8 +8,9 @@ from __future__ import annotations
 import ast
 import importlib
 import linecache
+import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 
@@ -44,6 +45,15 @@ def open_paths(paths: dict[str, str]) -> None:
             _bare_package("aiter", folder / "aiter")
         else:
             sys.path.insert(0, str(folder))
+    os.environ.setdefault("GEMS_VENDOR", "amd")  # FlagGems would look for the vendor's tools
+
+
+def forget() -> None:
+    """Let the packages be imported again: some keep the GPU that they found when they were imported."""
+    for name in list(sys.modules):
+        package, _, inner = name.partition(".")
+        if package in ("liger_kernel", "flag_gems", "vllm") or (package == "aiter" and inner):
+            del sys.modules[name]
 
 
 _tutorials: list[Path] = []
@@ -65,12 +75,10 @@ def tutorial(name: str) -> ModuleType:
     if not _tutorials:
         raise ImportError("give --path triton=CLONE")
     path = _tutorials[0] / name
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    tree.body = [node for node in tree.body if _defines(node)]
     module = ModuleType(path.stem)
     module.__file__ = str(path)
     linecache.checkcache(str(path))
-    for node in tree.body:
+    for node in _definitions(ast.parse(path.read_text(encoding="utf-8")).body):
         try:
             exec(compile(ast.Module([node], []), str(path), "exec"), module.__dict__)
         except Exception:  # of what it needs and we have not, only what uses it is missing
@@ -78,10 +86,22 @@ def tutorial(name: str) -> ModuleType:
     return module
 
 
-def _defines(node: ast.stmt) -> bool:
-    if isinstance(node, ast.FunctionDef) and any("perf_report" in ast.unparse(d) for d in node.decorator_list):
-        return False
-    return isinstance(node, (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.ClassDef, ast.Assign))
+def _definitions(body: list[ast.stmt]) -> Iterator[ast.stmt]:
+    """Statements of a tutorial, but for its inputs, whatever is computed from them, its benchmark and its tests."""
+    inputs = {"__name__"}
+    for node in body:
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            if not any(word in ast.unparse(d) for d in node.decorator_list for word in ("perf_report", "pytest")):
+                yield node
+        elif isinstance(node, ast.Assign) and _draws(node, inputs):
+            inputs |= {name.id for target in node.targets for name in ast.walk(target) if isinstance(name, ast.Name)}
+        elif isinstance(node, (ast.Import, ast.ImportFrom, ast.Assign, ast.If)) and not _draws(node, inputs):
+            yield node
+
+
+def _draws(node: ast.stmt, inputs: set[str]) -> bool:
+    names = {name.id for name in ast.walk(node) if isinstance(name, ast.Name)}
+    return bool(names & inputs) or "torch.rand" in ast.unparse(node)
 
 
 def loaded(load: Callable[[], Callable]) -> Callable | str:

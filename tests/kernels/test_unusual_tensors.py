@@ -105,6 +105,17 @@ def test_a_view_that_negates_its_memory_is_refused_by_name(device):
     assert torch.equal(ck.vector_add(negated.resolve_neg(), x), torch.zeros_like(x))
 
 
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors:UserWarning")
+@pytest.mark.parametrize("backend", ("auto", "torch"))
+def test_sparse_and_nested_tensors_are_refused_by_name(backend, device):
+    x = torch.eye(4, device=device)
+    with ck.use_backend(backend):
+        for other in (x.to_sparse(), x.to_sparse_csr(), torch.nested.nested_tensor([x, x[:2]])):
+            for call in (ck.softmax, lambda t: ck.vector_add(t, t), lambda t: ck.rms_norm(t, x[0])):
+                with pytest.raises(ValueError, match="x must be a dense tensor"):
+                    call(other)
+
+
 def test_a_known_layout_does_not_hide_a_view_that_negates(device):
     x, weight = randn((4, 8), device=device), torch.ones(8, device=device)
     for _ in range(6):
