@@ -77,8 +77,8 @@ grid = (triton.cdiv(576, 256),)
 with trace() as launch:
     scale_kernel[grid](x, y, 3.0, 576, BLOCK=256)
 
-print("programs:", launch.grid[0])
 print("right:   ", torch.equal(y, 3.0 * x))
+print("programs:", launch.grid[0])
 
 # %% [markdown]
 # Three programs: 576 / 256 is 2.25, and `triton.cdiv` rounds up. You launched them by putting the grid in brackets

@@ -159,11 +159,11 @@ print("right:", torch.equal(z, a + b))
 
 # %% tags=["nbval-ignore-output"]
 big = torch.randn(32768)
+print("         registers a lane  did not fit  waves per SIMD")
 for arch in ("gfx942", "gfx1100"):
     report = amd_report(one_program_kernel, big, big.clone(), big.clone(), BLOCK=32768, arch=arch)
     assert report.vgprs > 100
-    waves = report.occupancy.waves
-    print(f"{arch:7}  registers a lane {report.vgprs:3}, did not fit {report.spills:3}, waves per SIMD {waves:g}")
+    print(f"{arch:7}  {report.vgprs:16}  {report.spills:11}  {report.occupancy.waves:14g}")
 
 # %% [markdown]
 # (A [**SIMD**](#Glossary) is the part of a compute unit that executes waves; an MI300X has four in each. It can keep 8
@@ -548,6 +548,7 @@ draw.cache_lines(first_wave(1))
 # **Predict** stride 2, every other element.
 
 # %%
+print("stride 2")
 draw.cache_lines(first_wave(2))
 
 # %% [markdown]

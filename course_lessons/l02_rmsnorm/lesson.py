@@ -101,7 +101,8 @@ with eager.count() as ops:
     composed(x, weight, eps)
 floor = 2 * x.nbytes + weight.nbytes
 assert ops.kernels >= 5 and 3 < ops.bytes / floor < 4
-print(f"necessary: {floor:,} bytes, moved: {ops.bytes:,} bytes, {ops.bytes / floor:.1f} times as much")
+print(f"necessary: {floor:,} bytes")
+print(f"moved:     {ops.bytes:,} bytes, {ops.bytes / floor:.1f} times as much")
 ops
 
 # %% [markdown]
@@ -150,7 +151,7 @@ for tokens in (1, 37, 2048):
 # ## The idea on paper
 #
 # Row $r$ of $x$ has $N$ elements. RMSNorm divides the row by the root of its mean square, then scales each column by a
-# learned weight (Zhang and Sennrich, *Root Mean Square Layer Normalization*, 2019):
+# learned weight (Zhang and Sennrich, 2019). A small $\varepsilon$ keeps a row of zeros from 0 / 0:
 #
 # $$ y_{rc} = \frac{x_{rc}}{\sqrt{\frac{1}{N}\sum_{k} x_{rk}^2 + \varepsilon}} \; w_c $$
 #
@@ -371,7 +372,8 @@ def no_other_kernel(x_ptr, w_ptr, y_ptr, stride_xm, stride_ym, N, eps, BLOCK: tl
     tl.store(y_ptr + row * stride_ym + cols, (x * rstd * w).to(y_ptr.dtype.element_ty), mask=mask)
 
 
-run(no_other_kernel, eight, weight, eps)[0, :4]
+print("row 0 begins with")
+print(run(no_other_kernel, eight, weight, eps)[0, :4])
 
 # %% [markdown]
 # NaN, in every element of every row. A masked lane without `other=` holds *anything*: Triton makes no promise. The
@@ -463,8 +465,9 @@ def half_kernel(x_ptr, w_ptr, y_ptr, stride_xm, stride_ym, N, eps, BLOCK: tl.con
 half = stream[:2].half()
 with_overflow = run(half_kernel, half, w15, eps)
 right = run(rms_norm_kernel, half, w15, eps)
-print("squared in float16:  all zero?", bool((with_overflow[0] == 0).all()))
-print("squared in float32:  all zero?", bool((right[0] == 0).all()))
+print("squared in  the row is all zeros")
+print("float32    ", bool((right[0] == 0).all()))
+print("float16    ", bool((with_overflow[0] == 0).all()))
 
 # %% [markdown]
 # The square of 300 already passes 65504 and becomes infinity. The mean square is infinite, one over its root is zero,
@@ -527,6 +530,7 @@ with trace() as fused:
 
 one_trip = added8.nbytes
 separate_bytes, fused_bytes = addition.bytes + norm.ledger().least, fused.ledger().least
+print(f"one trip:       {one_trip:,} bytes")
 print(f"add, then norm: {separate_bytes:,} bytes, {separate_bytes / one_trip:.1f} trips, 2 launches")
 print(f"fused:          {fused_bytes:,} bytes, {fused_bytes / one_trip:.1f} trips, 1 launch")
 print("same result:   ", torch.equal(y_fused, y_separate) and torch.equal(new_residual, summed))
@@ -698,6 +702,7 @@ long_x, long_w = torch.randn(1, 131072, generator=generator), torch.randn(131072
 with trace() as launch:
     y = course_kernels.rms_norm(long_x, long_w)
 torch.testing.assert_close(y, reference.rms_norm(long_x, long_w), atol=1e-5, rtol=1e-5)
+print("same as PyTorch, up to float32 rounding")
 launch.ledger()
 
 # %% [markdown]
@@ -875,6 +880,29 @@ print("same tokens:", my_norms.tokens == pytorch.tokens)
 # order, and a sum of floats depends on it in the last bits: two runs would differ. So each keeps a partial sum of its
 # own, and a second step adds those up. You can read both in
 # [`course_kernels/rms_norm.py`](../course_kernels/rms_norm.py), which from here on you understand from top to bottom.
+#
+# Where does the backward pass get `rstd` from? It can be saved, 4 bytes for each row, or computed again from `x`, which
+# has to be read in any case. The library's LayerNorm does either, and also has the fused form, `add_layer_norm`.
+#
+# **Predict.** For LayerNorm mean and `rstd` are 8 bytes a row of 576. How many of the bytes is that, forwards and
+# backwards?
+
+# %%
+streams = [torch.randn(64, 576, generator=generator, requires_grad=True) for _ in range(2)]
+scales, shifts = (torch.ones(576, requires_grad=True) for _ in range(2))
+gradients = []
+for saved in (False, True):
+    with trace() as forwards:
+        normed, stream, *_ = course_kernels.add_layer_norm(*streams, scales, shifts, return_statistics=saved)
+    with trace() as backwards:
+        gradients.append(torch.autograd.grad(normed.square().sum() + stream.sum(), (*streams, scales, shifts)))
+    moved = [sum(each.ledger().bytes for each in launches) for launches in (forwards, backwards)]
+    print(f"mean and rstd {'saved:   ' if saved else 'computed:'}  {moved[0]:,} bytes forwards, {moved[1]:,} backwards")
+print("same gradients:", all(torch.allclose(a, b, atol=1e-3, rtol=1e-4) for a, b in zip(*gradients)))
+
+# %% [markdown]
+# Next to nothing. For a row in registers, two more sums cost less than they seem to, so the library computes again
+# unless you ask for `return_statistics`. Where the row is too long for that, saving spares a whole walk over it.
 #
 # ## What to read next
 #

@@ -90,9 +90,10 @@ def add_halves(x):
 with eager.count() as ops:
     gate, up = x.chunk(2, dim=-1)  # two views: nothing moves
     y = F.silu(gate) * up
+print("necessary: 3 trips")
 for op in ops.operations:
     print(f"{op.name:5} {op.read // y.nbytes} read, {op.written // y.nbytes} written")
-print(f"necessary: 3 trips, made: {ops.bytes // y.nbytes}")
+print(f"made:      {ops.bytes // y.nbytes}")
 
 # %% [markdown]
 # Two kernels, five trips: `silu` writes its result only for `mul` to read it back. In
@@ -363,6 +364,7 @@ launch.picture("x_ptr")
 with trace() as launch:
     silu_and_mul(x)
 fused = launch.ledger()
+print(f"a trip is {tokens * d * 4:,} bytes")
 print(f"fused: {fused.bytes / (tokens * d * 4):g} trips, {fused.score:.0%} of the bytes were necessary")
 trip = tokens * d * 4
 draw.bytes_bar(

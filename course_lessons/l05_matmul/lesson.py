@@ -655,9 +655,11 @@ def in_order(rows, columns, GROUP_M, XCDS):
 # %%
 _, by_rows = in_order(8, 16, GROUP_M=1, XCDS=1)
 _, in_bands = in_order(8, 16, GROUP_M=4, XCDS=1)
+print("16 programs: a row of C")
 draw.tile_walk(by_rows, at_once=16)[:1]
 
 # %%
+print("16 programs: a square")
 draw.tile_walk(in_bands, at_once=16)[:1]
 
 # %% [markdown]
@@ -677,6 +679,7 @@ draw.tile_walk(in_bands, at_once=16)[:1]
 
 # %%
 _, neighbours_apart = in_order(8, 16, GROUP_M=8, XCDS=1)
+print("die 0, in bands of 8 rows")
 draw.tile_walk(neighbours_apart, at_once=16, xcds=8, xcd=0)
 
 # %% [markdown]
@@ -813,6 +816,7 @@ with eager.count() as activation:
 with trace() as fused:
     y = course_kernels.matmul(x64, w64, activation="silu")
 saved = product.ledger().bytes + activation.bytes - fused.ledger().bytes
+print(f"the result has {y.nbytes:,} bytes")
 print(f"saved: {saved:,} bytes, {saved / y.nbytes:.0f} times the result, and one launch")
 print(f"for 2048 x 3072 results: {2 * 2 * 2048 * 3072 / 1e6:.0f} MB")
 truth = torch.nn.functional.silu(x64.double() @ w64.double())

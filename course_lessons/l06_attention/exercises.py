@@ -2,8 +2,8 @@
 # # Exercises 06: online-softmax attention
 #
 # Six exercises on the way from a row of scores to attention. Read [06 Online-softmax
-# attention](../notebooks/06_attention.ipynb) first. Exercise 6.3 is the kernel of the lesson, 6.4 the one that reads
-# SmolLM2's prompts, and 6.6 is for those who want more.
+# attention](../notebooks/06_attention.ipynb) first. Exercise 6.3 is the kernel of the lesson for any number of keys,
+# 6.4 the one that reads SmolLM2's prompts, and 6.6 is for those who want more.
 #
 # Each answer is one cell. `torch`, `triton`, `tl` and `math` are given. Press **Shift + Enter** to have it graded.
 # `%hint 6.1` gives the next of three hints, `%solution 6.1` shows a solution after three real attempts, and
@@ -119,8 +119,8 @@ def row_logsumexp(x):
 # In the end `log(0)` is $-\infty$, so a row of $-\infty$ needs no case of its own.
 
 # %% [markdown] exercise_header="6.3"
-# The kernel of the lesson, for one head. A program takes 16 queries and walks over all keys, 32 at a time. The scores
-# never reach memory.
+# Attention of one head, without a causal mask. A program takes 16 queries and walks over all keys, 32 at a time. The
+# scores never reach memory. In rung 3 the keys made whole blocks; here there may be any number of them.
 #
 # - **Inputs**: `q` of shape `(Sq, D)`, `k` and `v` of shape `(Sk, D)`, contiguous, float32, float16 or bfloat16; `D` is
 #   a power of two from 16 to 128, `Sq` and `Sk` are any

@@ -47,8 +47,9 @@ generator = torch.Generator().manual_seed(0)
 # %%
 again = llm.operations(tokens=100)
 step = llm.operations(tokens=1, context=99)
-print(f"everything again:   {again.flops / 1e9:6.2f} billion operations")
-print(f"only the new token: {step.flops / 1e9:6.2f} billion operations, {again.flops / step.flops:.0f} times less")
+print("billion operations")
+print(f"everything again:   {again.flops / 1e9:6.2f}")
+print(f"only the new token: {step.flops / 1e9:6.2f}, {again.flops / step.flops:.0f} times less")
 
 # %% [markdown]
 # The longer the text, the greater the difference. It is allowed because an earlier token never looks at a later one:
