@@ -74,7 +74,7 @@ class Waves:
         self._s[:, MODE] = ALL_DENORMALS
         self.tiles: dict = {}  # what matrix instructions of a block hand to the next, by who leaves it there
         self.saturates = False  # some wave has set MODE.FP16_OVFL
-        self.flushes = False  # some wave's MODE turns some denormals into 0
+        self.unusual = False  # some wave's MODE turns some denormals into 0, or rounds otherwise than to nearest
         self.select(None)
 
     def select(self, active: np.ndarray | None) -> None:
@@ -146,7 +146,8 @@ class Waves:
     def mode_changed(self) -> None:
         """Take from the MODE register what instructions ask for, after it was written."""
         self.saturates = bool((self._s[:, MODE] & np.uint32(FP16_OVFL)).any())
-        self.flushes = bool((~self._s[:, MODE] & np.uint32(ALL_DENORMALS)).any())
+        usual = np.uint32(ALL_DENORMALS)
+        self.unusual = bool(((self._s[:, MODE] & np.uint32(0xFF)) != usual).any())
 
     def lane_mask(self, index: int) -> np.ndarray:
         """The scalar registers from `index` as one bit a lane, bool [wave, lane]."""

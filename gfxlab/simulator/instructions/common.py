@@ -57,7 +57,8 @@ class Op:
     tuple). accumulates: the destination is also the last source. reads_vcc: VCC is a last source that is not printed.
     clamped: what is computed instead under the modifier `clamp`, where that is not a matter of the result alone.
     wide: compute takes int64 and gives the exact result, which wraps into the type, or stops at its ends under `clamp`;
-    a second result is whether it does not fit.
+    a second result is whether it does not fit. exact: the same of fractions, which `rounding` needs where
+    it does not know `compute`.
     """
 
     compute: Callable[..., np.ndarray | tuple[np.ndarray, ...]]
@@ -67,6 +68,7 @@ class Op:
     reads_vcc: bool = False
     clamped: Callable[..., np.ndarray | tuple[np.ndarray, ...]] | None = None
     wide: bool = False
+    exact: Callable | None = None
 
     def kinds(self, sources: int) -> tuple[str, ...]:
         """The type of each source."""

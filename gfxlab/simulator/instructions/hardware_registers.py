@@ -1,16 +1,13 @@
 """The registers behind s_setreg and s_getreg, of which only MODE does anything here.
 
-MODE: MI300 ISA, section 3.5. Rounding is always to nearest; asking for another rounding is refused. What names the
-place of a wave on the chip reads 0.
+MODE: MI300 ISA, section 3.5. What names the place of a wave on the chip reads 0.
 """
 
 from __future__ import annotations
 
 import re
 
-import numpy as np
-
-from gfxlab.simulator.core import faults, values
+from gfxlab.simulator.core import values
 from gfxlab.simulator.core.numbers import U32
 from gfxlab.simulator.core.operands import MODE, Operand
 from gfxlab.simulator.core.program import Decoded
@@ -20,7 +17,6 @@ from gfxlab.simulator.instructions.scalar import writer
 NAMES = re.compile(r"s_(setreg_b32|setreg_imm32_b32|getreg_b32|round_mode|denorm_mode)$")
 _FIELD = re.compile(r"hwreg\((\w+)(?:,\s*(\d+),\s*(\d+))?\)")
 _MODE_NAMES = ("1", "HW_REG_MODE", "HW_REG_WAVE_MODE")
-_ROUNDING = 15  # bits of MODE
 
 
 def build(name: str, instruction: Decoded, target: Target) -> Step:
@@ -54,8 +50,6 @@ def _set(instruction: Decoded, offset: int, size: int, source: Operand) -> Step:
 
     def run(w):
         bits = (read(w) << U32(offset)) & field
-        if np.any(bits & U32(_ROUNDING)):
-            raise faults.UnknownInstruction(instruction)
         w.write_scalar(w.S[:, MODE], (w.S[:, MODE] & ~field) | bits)
         w.mode_changed()
 

@@ -118,7 +118,8 @@ def _mixed(name: str, instruction: Decoded) -> Step:
         compute = computation(Op(fma32, "f32"), readers, instruction)
     else:
         write = values.writer(result, "f16", high="mixhi" in name, clear=False)
-        compute = computation(Op(lambda *s: fma32(*s).astype(F16), "f32", "f16"), readers, instruction)
+        op = Op(lambda *s: fma32(*s).astype(F16), "f32", "f16", exact=lambda a, b, c: a * b + c)
+        compute = computation(op, readers, instruction)
     return lambda w: write(w, compute(w))
 
 

@@ -1,4 +1,4 @@
-"""What becomes of a result before it is written: output modifiers (omod, clamp), overflow of float16, denormals.
+"""What becomes of a result before it is written: rounding, output modifiers (omod, clamp), overflow, denormals.
 
 omod: MI300 ISA, section 6.2.3, which IEEE mode switches off; clamp: the same; MODE: section 3.5.
 """
@@ -13,6 +13,7 @@ from gfxlab.simulator.core import values
 from gfxlab.simulator.core.numbers import F16, U16, U32
 from gfxlab.simulator.core.operands import DENORMAL_RESULTS, DENORMAL_SOURCES, FP16_OVFL, IEEE, MODE
 from gfxlab.simulator.core.program import Decoded
+from gfxlab.simulator.instructions import rounding
 from gfxlab.simulator.instructions.common import Op
 
 _SCALES = {("mul", 2): 2, ("mul", 4): 4, ("div", 2): 0.5}
@@ -21,13 +22,15 @@ _LARGEST_HALF = F16(65504)
 
 
 def computation(op: Op, readers: list[values.Reader], instruction: Decoded) -> values.Reader:
-    """`op` of what the readers give, then the output modifiers on its (first) result; denormals as MODE has it."""
-    kept = _computation(op, readers, instruction)
-    if not any(kind in _FLOATS for kind in (*op.kinds(len(readers)), *op.results)):
-        return kept
-    flushed = _computation(op, [_without_denormals(read, DENORMAL_SOURCES) for read in readers], instruction)
-    flushed = _without_denormals(flushed, DENORMAL_RESULTS)
-    return lambda w: flushed(w) if w.flushes else kept(w)
+    """`op` of what the readers give, then output modifiers on its (first) result; denormals and rounding by MODE."""
+    usual = _computation(op, readers, instruction)
+    kinds = op.kinds(len(readers))
+    if not any(kind in _FLOATS for kind in (*kinds, *op.results)):
+        return usual
+    flushed = [_without_denormals(read, DENORMAL_SOURCES) for read in readers]
+    unusual = _computation(op, flushed, instruction, rounding.directed(op, kinds, instruction))
+    unusual = _without_denormals(unusual, DENORMAL_RESULTS)
+    return lambda w: unusual(w) if w.unusual else usual(w)
 
 
 def _without_denormals(read: values.Reader, bits: dict[int, int]) -> values.Reader:
@@ -46,14 +49,16 @@ def _without_denormals(read: values.Reader, bits: dict[int, int]) -> values.Read
     return run
 
 
-def _computation(op: Op, readers: list[values.Reader], instruction: Decoded) -> values.Reader:
+def _computation(
+    op: Op, readers: list[values.Reader], instruction: Decoded, directed: Callable | None = None
+) -> values.Reader:
     compute, kind, modifiers = op.compute, op.results[0], instruction.modifiers
     clamp = bool(modifiers.get("clamp"))
     if op.wide:
         compute = _of_exact(op, clamp)
     elif clamp and op.clamped:
         compute = op.clamped
-    finish = []
+    finish = [directed] if directed else []
     if kind in ("f16", "2f16"):
         finish.append(_without_overflow if kind == "f16" else _pair_without_overflow)
     if kind in _FLOATS:

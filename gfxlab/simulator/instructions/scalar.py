@@ -311,9 +311,14 @@ def build(name: str, instruction: Decoded, target: Target) -> Step:
     return run
 
 
+_FMAC = lambda c, a, b: a * b + c  # noqa: E731  of fractions: the only one that accumulates names its addend first
+
+
 def _computation(op: Scalar, readers: list[values.Reader], instruction: Decoded) -> values.Reader:
     if op.result in ("f32", "f16") and not op.reads_scc and not op.scc:
-        return computation(Op(op.compute, op.kinds(len(readers)), op.result), readers, instruction)
+        vector = VECTOR.get(f"v_{instruction.mnemonic[2:]}")
+        exact = _FMAC if op.accumulates else vector.exact if vector else None
+        return computation(Op(op.compute, op.kinds(len(readers)), op.result, exact=exact), readers, instruction)
     if op.reads_scc:
         return lambda w: op.compute(*[read(w) for read in readers], w.SCC)
     if len(readers) == 1:

@@ -15,6 +15,11 @@ def saturated(x, kind):
     return np.clip(np.where(np.isnan(whole), 0, whole), limits.min, limits.max).astype(kind)
 
 
+def itself(number):
+    """The exact value of what is only brought into another format."""
+    return number
+
+
 def _half_bits(x):
     return np.asarray(x).astype(F16).view(U16).astype(U32)
 
@@ -49,14 +54,14 @@ def _byte_into(x, place, word):
 
 
 CONVERT: dict[str, Op] = {
-    "v_cvt_f32_i32": Op(lambda a: a.astype(F32), "i32", "f32"),
-    "v_cvt_f32_u32": Op(lambda a: a.astype(F32), "u32", "f32"),
+    "v_cvt_f32_i32": Op(lambda a: a.astype(F32), "i32", "f32", exact=itself),
+    "v_cvt_f32_u32": Op(lambda a: a.astype(F32), "u32", "f32", exact=itself),
     "v_cvt_i32_f32": Op(lambda a: saturated(a, I32), "f32", "i32"),
     "v_cvt_u32_f32": Op(lambda a: saturated(a, U32), "f32", "u32"),
-    "v_cvt_f16_f32": Op(lambda a: np.asarray(a).astype(F16), "f32", "f16"),
+    "v_cvt_f16_f32": Op(lambda a: np.asarray(a).astype(F16), "f32", "f16", exact=itself),
     "v_cvt_f32_f16": Op(lambda a: a.astype(F32), "f16", "f32"),
-    "v_cvt_f16_u16": Op(lambda a: a.astype(F16), "u16", "f16"),
-    "v_cvt_f16_i16": Op(lambda a: a.astype(F16), "i16", "f16"),
+    "v_cvt_f16_u16": Op(lambda a: a.astype(F16), "u16", "f16", exact=itself),
+    "v_cvt_f16_i16": Op(lambda a: a.astype(F16), "i16", "f16", exact=itself),
     "v_cvt_u16_f16": Op(lambda a: saturated(a, U16), "f16", "u16"),
     "v_cvt_i16_f16": Op(lambda a: saturated(a, np.int16), "f16", "i16"),
     "v_cvt_f32_bf16": Op(from_bf16, "bf16", "f32"),

@@ -8,7 +8,7 @@ import numpy as np
 
 from gfxlab.simulator.core.numbers import F32, F64, I32, U32, U64, fma64, larger, largest, smaller, smallest
 from gfxlab.simulator.instructions.common import Op
-from gfxlab.simulator.instructions.vector_convert import saturated
+from gfxlab.simulator.instructions.vector_convert import itself, saturated
 from gfxlab.simulator.instructions.vector_float import exponent, fraction, mantissa
 
 _BITS_OF_TWO_OVER_PI = 1201
@@ -69,7 +69,7 @@ DOUBLE: dict[str, Op] = {
     "v_cvt_f64_f32": Op(lambda a: a.astype(F64), "f32", "f64"),
     "v_cvt_f64_i32": Op(lambda a: a.astype(F64), "i32", "f64"),
     "v_cvt_f64_u32": Op(lambda a: a.astype(F64), "u32", "f64"),
-    "v_cvt_f32_f64": Op(lambda a: a.astype(F32), "f64", "f32"),
+    "v_cvt_f32_f64": Op(lambda a: a.astype(F32), "f64", "f32", exact=itself),
     "v_cvt_i32_f64": Op(lambda a: saturated(a, I32), "f64", "i32"),
     "v_cvt_u32_f64": Op(lambda a: saturated(a, U32), "f64", "u32"),
 }

@@ -68,7 +68,7 @@ def _mad(a, b, c):
 FLOAT: dict[str, Op] = {
     "v_add_f32": Op(np.add, "f32"),
     "v_sub_f32": Op(np.subtract, "f32"),
-    "v_subrev_f32": Op(lambda a, b: b - a, "f32"),
+    "v_subrev_f32": Op(lambda a, b: b - a, "f32", exact=lambda a, b: b - a),
     "v_mul_f32": Op(np.multiply, "f32"),
     "v_mul_legacy_f32": Op(_zero_wins, "f32"),
     "v_mul_dx9_zero_f32": Op(_zero_wins, "f32"),
@@ -102,7 +102,7 @@ FLOAT: dict[str, Op] = {
     # half precision
     "v_add_f16": Op(np.add, "f16"),
     "v_sub_f16": Op(np.subtract, "f16"),
-    "v_subrev_f16": Op(lambda a, b: b - a, "f16"),
+    "v_subrev_f16": Op(lambda a, b: b - a, "f16", exact=lambda a, b: b - a),
     "v_mul_f16": Op(np.multiply, "f16"),
     "v_fma_f16": Op(fma16, "f16"),
     "v_fma_legacy_f16": Op(fma16, "f16"),
