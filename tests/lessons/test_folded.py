@@ -13,7 +13,8 @@ LESSONS = [lesson for lesson in lessons.all() if lesson.core]
 @pytest.mark.parametrize("lesson", LESSONS, ids=lambda lesson: lesson.name)
 def test_a_folded_output_begins_with_text(lesson):
     for cell in nbformat.read(lesson.notebook("notebooks"), as_version=4).cells:
-        if cell.metadata.get("jupyter", {}).get("outputs_hidden") and cell.get("outputs"):
+        if cell.metadata.get("jupyter", {}).get("outputs_hidden"):
+            assert cell.outputs, f"nothing is folded here, and three dots say so:\n{cell.source}"
             first = cell.outputs[0]
             pictures = {"text/html", "image/svg+xml"} & set(first.get("data", ()))
             assert not pictures, (

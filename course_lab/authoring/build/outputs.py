@@ -26,6 +26,8 @@ def normalise(notebook: NotebookNode) -> None:
         cell.outputs = _merge_streams([output for output in map(_normal, whole) if output])
         cell.execution_count = count
         cell.metadata.pop("execution", None)
+        if not cell.outputs and cell.metadata.pop("collapsed", None):  # nothing to unfold
+            cell.metadata.pop("jupyter", None)
         for output in cell.outputs:
             if output.output_type == "execute_result":
                 output.execution_count = count
