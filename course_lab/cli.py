@@ -349,6 +349,9 @@ def chat(
     message: Annotated[list[str] | None, typer.Argument(help="One message; none means those that you type.")] = None,
     engine: Annotated[str, typer.Option(help="What runs the model: torch, interpreter, simulator or gpu.")] = "torch",
     arch: Annotated[str, typer.Option(help="The simulated GPU: gfx942, gfx950, gfx1100, gfx1201 ...")] = "gfx942",
+    launch: Annotated[
+        str, typer.Option(help="On a GPU: each kernel by Python, a recorded graph, or compiled.")
+    ] = "each",
     mine: Annotated[bool, typer.Option("--mine", help="Your kernels, where they have passed the check.")] = False,
     max_tokens: Annotated[int, typer.Option(min=1, help="The most tokens of an answer.")] = 128,
     temperature: Annotated[float, typer.Option(min=0, help="Above 0: draw tokens, boldly from 1 on.")] = 0.0,
@@ -361,7 +364,7 @@ def chat(
 
     sampler = Sampler(temperature, top_k, seed) if temperature else None
     try:
-        talk = Conversation(Engine(engine, arch), mine=mine, sampler=sampler)
+        talk = Conversation(Engine(engine, arch, launch), mine=mine, sampler=sampler)
         status = terminal.chat(talk, " ".join(message or []), max_tokens)
     except ValueError as error:
         _stop(str(error))

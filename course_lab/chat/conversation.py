@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from course_lab.chat.assembly import YOURS, Assembly
 from course_lab.chat.engines import Engine
+from course_lab.chat.recorded import RecordedSteps
 from course_lab.model import Sampler
 
 PAGE = 16
@@ -40,7 +41,8 @@ class Conversation:
     conversation may have; past it the oldest messages are forgotten, each as a whole.
 
     Raises:
-        ValueError: `mine` on an engine that runs no kernels, or more room than the model's context.
+        ValueError: `mine` on an engine that runs no kernels, a sampler where steps are recorded, or more room than the
+            model's context.
         ModelUnavailable: the weights are not installed.
     """
 
@@ -55,12 +57,15 @@ class Conversation:
     ) -> None:
         if mine and not engine.runs_kernels:
             raise ValueError("the engine torch runs no kernels, so none of yours: choose interpreter, simulator or gpu")
+        if sampler and engine.launch != "each":
+            raise ValueError("a recorded step takes the most likely token: leave the temperature out, or launch each")
         self.engine, self.sampler, self.room = engine, sampler, room
         self.assembly = Assembly(mine) if engine.runs_kernels else None
         self.llm = engine.load(progress=progress)
         self.said: Said | None = None
         self._turns: list[list[int]] = []  # the tokens of each turn: message and answer
         self._cache = self.llm.new_cache(room, PAGE)
+        self._steps = self._recorded() if engine.launch != "each" else None
 
     def answer(self, message: str, max_new_tokens: int = 128) -> Iterator[str]:
         """The answer, piece by piece as its tokens come; `said` has its figures. What came before a stop is kept.
@@ -99,10 +104,18 @@ class Conversation:
         return ran_on + " Kernels that met new sizes were compiled, which is in the seconds." * compiled
 
     def _next(self) -> int:
+        unread = self._unread()
         if self.assembly is None:
-            return self.llm.next_token(self._unread(), self._cache, self.sampler)
+            return self.llm.next_token(unread, self._cache, self.sampler)
         with self.engine.running(self.llm, self.assembly):
-            return self.llm.next_token(self._unread(), self._cache, self.sampler)
+            if self._steps is not None and len(unread) == 1:
+                return self._steps(unread[0])
+            return self.llm.next_token(unread, self._cache, self.sampler)
+
+    def _recorded(self) -> RecordedSteps:
+        compiled = self.engine.launch == "compiled"
+        with self.engine.running(self.llm, self.assembly):
+            return RecordedSteps(self.llm, self._cache, self.assembly["9.5"], compiled=compiled)
 
     def _message(self, message: str) -> list[int]:
         """The tokens of a message as the model was trained to read it, behind what was said before."""
@@ -121,7 +134,7 @@ class Conversation:
         while self._turns and sum(map(len, self._turns)) + wanted > self.room:
             self._turns.pop(0)
         if len(self._turns) < kept:
-            self._cache = self.llm.new_cache(self.room, PAGE)
+            self._cache.length = 0  # its memory stays: a recorded step writes there
 
     def _unread(self) -> list[int]:
         """The tokens that the cache has not seen: a message, and the last token of the answer before it."""

@@ -15,24 +15,37 @@ from course_lab.model import SmolLM2
 from gfxlab import engines, hardware
 
 ENGINES = ("torch", "interpreter", "simulator", "gpu")
+LAUNCH = ("each", "graph", "compiled")
+_HOW = {
+    "each": "launched one by one",
+    "graph": "a step recorded as a graph",
+    "compiled": "a step of torch.compile's, recorded as a graph",
+}
 _LARGE = {"weight_rows": 1024, "dot_tiles": ((256, 256, 256),), "few_rows": 0}  # the interpreter pays for each program
 
 
 class Engine:
     """One of ENGINES; arch: the simulated GPU's architecture.
 
+    launch: how a GPU gets the kernels of a step: "each" by Python, "graph": all at once, recorded, "compiled": what
+    torch.compile makes of them, recorded.
+
     Raises:
         ValueError: another name, an architecture that no simulated GPU has, or no GPU here.
     """
 
-    def __init__(self, name: str = "torch", arch: str = "gfx942") -> None:
+    def __init__(self, name: str = "torch", arch: str = "gfx942", launch: str = "each") -> None:
         if name not in ENGINES:
             raise ValueError(f"there is no engine {name!r}; choose {', '.join(ENGINES[:-1])} or {ENGINES[-1]}")
         if name == "simulator":
             hardware.card(arch)
         if name == "gpu" and engines.gpu() is None:
             raise ValueError("there is no GPU here that Triton can use; choose torch, interpreter or simulator")
-        self.name, self.arch, self.launches = name, arch, 0
+        if launch not in LAUNCH:
+            raise ValueError(f"launch is {launch!r}; choose {', '.join(LAUNCH[:-1])} or {LAUNCH[-1]}")
+        if launch != "each" and name != "gpu":
+            raise ValueError(f"the engine {name} launches each kernel; {launch} needs a GPU: take --engine gpu")
+        self.name, self.arch, self.launch, self.launches = name, arch, launch, 0
 
     @property
     def runs_kernels(self) -> bool:
@@ -74,5 +87,5 @@ class Engine:
         if self.name == "simulator":
             return f"the machine code of {hardware.card(self.arch).name} ({self.arch}), executed by this CPU"
         if self.name == "gpu":
-            return f"{engines.gpu().name}, launched one by one"
+            return f"{engines.gpu().name}, {_HOW[self.launch]}"
         return {"torch": "PyTorch on this CPU", "interpreter": "Triton's interpreter on this CPU"}[self.name]

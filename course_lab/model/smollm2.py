@@ -109,11 +109,19 @@ class PagedKVCache:
         self.length, self._used, self._free = 0, 0, list(reversed(pages))
         return self
 
+    def take_all(self) -> None:
+        """Take every page at once: for steps that a GPU repeats without asking the host."""
+        while self._free:
+            self._take()
+
+    def _take(self) -> None:
+        self.block_table[0, self._used] = self._free.pop()
+        self._used += 1
+
     def slots(self, tokens: int) -> Tensor:
         """Where the next ``tokens`` tokens go, (tokens,) int64; takes the pages that they need."""
         while self._used * self.page_size < self.length + tokens:
-            self.block_table[0, self._used] = self._free.pop()
-            self._used += 1
+            self._take()
         positions = torch.arange(self.length, self.length + tokens, device=self.block_table.device)
         return self.block_table[0, positions // self.page_size] * self.page_size + positions % self.page_size
 

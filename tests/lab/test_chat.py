@@ -11,6 +11,7 @@ from course_lab import cli, model
 from course_lab.authoring import lessons
 from course_lab.chat import Assembly, Conversation, Engine, terminal
 from course_lab.chat.assembly import PARTS
+from course_lab.chat.recorded import RecordedSteps
 from course_lab.chat.split import split_attention
 from course_lab.check import mine
 from course_lab.journal import record
@@ -158,6 +159,21 @@ def test_steps_that_do_not_ask_the_host(short):
         assert row == short.generate([first], 6, page_size=4, progress=False).tokens
 
 
+@pytest.mark.parametrize("prompts", [([5, 6, 7], [8, 9]), ([5],)])
+def test_recorded_steps_continue_an_answer_and_the_next(prompts, short):
+    """Without a graph here: the same steps, their state kept in tensors, up to the last slot of the cache."""
+    cache, plain = short.new_cache(16, page_size=4), short.new_cache(16, page_size=4)
+    steps = RecordedSteps(short, cache, reference.advance, record=False)
+    for prompt in prompts:
+        said = [short.next_token(prompt, cache)]
+        expected = [short.next_token(prompt, plain)]
+        while cache.length < (8 if prompt is not prompts[-1] else cache.capacity):
+            said.append(steps(said[-1]))
+            expected.append(short.next_token(expected[-1:], plain))
+        assert said == expected and len(said) > 4
+    assert cache.length == cache.capacity
+
+
 def test_a_sequence_that_ended_stays_where_it_is(short):
     batch = stepping.reserved(short, 1, 8, page_size=4)
     (first,) = short.generate([5], 1, progress=False).tokens
@@ -265,7 +281,12 @@ def test_old_turns_are_forgotten_when_the_room_is_full(short):
 
 @pytest.mark.parametrize(
     ("options", "words"),
-    [(("quantum",), "no engine 'quantum'; choose torch"), (("simulator", "gfx1"), "unknown GPU 'gfx1'")],
+    [
+        (("quantum",), "no engine 'quantum'; choose torch"),
+        (("simulator", "gfx1"), "unknown GPU 'gfx1'"),
+        (("torch", "gfx942", "graph"), "graph needs a GPU"),
+        (("torch", "gfx942", "twice"), "launch is 'twice'; choose each, graph or compiled"),
+    ],
 )
 def test_an_engine_refuses_what_it_does_not_know(options, words):
     with pytest.raises(ValueError, match=words):
