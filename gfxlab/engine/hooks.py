@@ -9,7 +9,7 @@ Three things happen at each `tl.load`, `tl.store` and atomic of an interpreted k
   the stock interpreter makes them 0 and so hides the bug.
 - *observers* receive an `Access` with the program, the argument's name, the elements and the mask.
 
-`install()` patches four methods of the interpreter's builder and three of its grid executor, once a process.
+`install()` patches the interpreter for this, once a process: its builder, its grid executor, its calls of functions.
 """
 
 from __future__ import annotations

@@ -74,7 +74,7 @@ def test_without_buffer_operations(arch, compiled_here):
     assert "buffer_load" not in check_matmul(arch, torch.bfloat16, num_stages=2).program.text
 
 
-@pytest.mark.parametrize("arch, waves_per_eu", [("gfx942", 8), ("gfx1100", 16)])
+@pytest.mark.parametrize("arch, waves_per_eu", [("gfx942", 8), pytest.param("gfx1100", 16, marks=pytest.mark.slow)])
 def test_spilled_registers_come_back(arch, waves_per_eu):
     """So many waves at a time leave each too few registers for the accumulators."""
     run = check_matmul(arch, torch.float32, num_warps=1, waves_per_eu=waves_per_eu)
