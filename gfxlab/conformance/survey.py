@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from gfxlab.conformance.outcomes import read, shard_of
+from gfxlab.tables import Table
 
 ARCHS = ("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201")
 FOLDER = "python/test/unit/language"
@@ -69,12 +70,9 @@ class Report:
 
     def table(self) -> str:
         """Markdown: outcomes by architecture."""
-        head = "| | " + " | ".join(self.outcomes) + " |\n|---|" + "---:|" * len(self.outcomes)
-        rows = [
-            f"| {words} | " + " | ".join(str(self.counts(arch)[name]) for arch in self.outcomes) + " |"
-            for name, words in OUTCOMES.items()
-        ]
-        return "\n".join([head, *rows])
+        counts = {arch: self.counts(arch) for arch in self.outcomes}
+        rows = [(words, *(str(found[name]) for found in counts.values())) for name, words in OUTCOMES.items()]
+        return Table(rows, head=("", *counts), numbers=len(counts)).markdown()
 
     def __str__(self) -> str:
         how = f"at most {self.sample} parametrisations of each function, seed {self.seed}" if self.sample else "all"
