@@ -8,7 +8,7 @@ from collections.abc import Callable
 import torch
 from torch import Generator, Tensor
 
-from course_lab.authoring.far_rows import spread
+from course_lab.authoring.far_rows import at_the_end, counted_from, spread
 
 FAR = 1 << 30  # rows this many elements apart: row 2 and its offset need more than 32 bits
 
@@ -23,6 +23,23 @@ def with_gaps(x: Tensor, gap: int, dim: int = -1) -> Tensor:
     lengths = [size + gap * (i == dim % x.dim()) for i, size in enumerate(x.shape)]
     strides = [math.prod(lengths[i + 1 :]) for i in range(x.dim())]
     return spread(x, tuple(strides))
+
+
+def vast(make: Callable, indices: int, *tensors: int, per_row: int = 1) -> Callable[[Generator], tuple]:
+    """The same inputs; those at `tensors` are the end of tensors with more than 2^31 elements.
+
+    indices: the position of the numbers that name a place there, `per_row` places to a row. Those below 0 stay.
+    """
+
+    def make_vast(generator: Generator) -> tuple:
+        args = list(make(generator))
+        rows = (1 << 31) // math.prod(args[tensors[0]].shape[1:])
+        for position in tensors:
+            args[position] = at_the_end(args[position], rows)
+        args[indices] = counted_from(args[indices], rows * per_row)
+        return tuple(args)
+
+    return make_vast
 
 
 def laid_out(x: Tensor, *dims: int) -> Tensor:

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from course_lab.authoring.far_rows import is_spread
+from course_lab.authoring.far_rows import as_given, is_spread, marks
 from course_lab.check import answer, guard
 from course_lab.check.evidence import Evidence
 from course_lab.check.protocol import Change, Definition, Job, Problem, Seen, read, wire
@@ -110,9 +110,11 @@ def _given(job: Job) -> dict[str, Any]:
 
 
 def _run_case(entry: Callable, args: tuple, job: Job) -> Seen:
-    placed = [guard.place(a, device=job.device) if _guardable(a) else a for a in args]
+    rows = [_rows_before(a, job) for a in args]
+    placed = [_placed(a, n, job) for a, n in zip(args, rows)]
     given = [a.tensor if isinstance(a, guard.Guarded) else a for a in placed]
-    before = [_bits(a) for a in given]
+    shown = [a[n:] if n else a for a, n in zip(given, rows)]
+    before = [_bits(a) for a in shown]
     problem, result = None, None
     allocations = guard.Allocations()
     with hooks.guard("record") as faults, hooks.poison(job.poison), _order(job):
@@ -124,7 +126,7 @@ def _run_case(entry: Callable, args: tuple, job: Job) -> Seen:
             except BaseException as error:  # SystemExit too
                 problem = describe(error, job.number)
     outputs, returned = tensors(result)
-    outputs += [given[position] for position in job.inplace]
+    outputs += [shown[position] for position in job.inplace]
     guarded = [a for a in placed if isinstance(a, guard.Guarded)] + allocations.made
     return Seen(
         problem=problem,
@@ -137,12 +139,25 @@ def _run_case(entry: Callable, args: tuple, job: Job) -> Seen:
         wrong=tuple(sentence for run in simulated or () for sentence in run.wrong),
         faults=tuple(evidence.faults),
         damaged=any(g.damage() for g in guarded),
-        modified=tuple(_change(i, a, before[i], evidence) for i, a in enumerate(given) if _bits(a) != before[i]),
+        modified=tuple(_change(i, a, before[i], evidence) for i, a in enumerate(shown) if _bits(a) != before[i]),
     )
 
 
-def _guardable(value: Any) -> bool:
-    return isinstance(value, torch.Tensor) and not is_spread(value)  # margins would be filled: all of the gaps too
+def _rows_before(value: Any, job: Job) -> int:
+    """How many rows lie before the first that is looked at; machine code and a GPU get the small case."""
+    return marks(value)[0] if isinstance(value, torch.Tensor) and _interpreted(job) else 0
+
+
+def _interpreted(job: Job) -> bool:
+    return not job.simulate and job.device == "cpu"
+
+
+def _placed(value: Any, rows: int, job: Job) -> Any:
+    """What the answer gets for an argument; between margins, unless these would fill what no memory is taken for."""
+    if not isinstance(value, torch.Tensor) or is_spread(value):
+        return value
+    whole = as_given(value) if any(marks(value)) and _interpreted(job) else value
+    return whole if rows else guard.place(whole, device=job.device)
 
 
 def _engine(job: Job) -> contextlib.AbstractContextManager:

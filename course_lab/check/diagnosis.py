@@ -18,7 +18,7 @@ import numpy as np
 import torch
 
 from course_lab.authoring.exercise import Exercise
-from course_lab.authoring.far_rows import is_spread
+from course_lab.authoring.far_rows import is_far
 from course_lab.check import answer
 from course_lab.check.protocol import FaultSeen, RaceSeen
 from course_lab.check.sentences import MASK_TOO_WIDE, Diagnosis, diagnosis, plain_exception
@@ -198,7 +198,7 @@ def demands(facts: Facts) -> Diagnosis | None:
 
 
 def suspects(facts: Facts) -> Diagnosis | None:
-    near = [run for run in facts.wrong if not any(isinstance(a, torch.Tensor) and is_spread(a) for a in run.args)]
+    near = [run for run in facts.wrong if not any(isinstance(a, torch.Tensor) and is_far(a) for a in run.args)]
     for suspect in facts.exercise.suspects:
         if near and all(_reproduces(suspect.formula, run) for run in near):
             return Diagnosis(suspect.code, suspect.sentence)

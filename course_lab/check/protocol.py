@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from course_lab.authoring.far_rows import is_spread, spread
+from course_lab.authoring.far_rows import is_spread, marked, marks, spread
 
 Program = tuple[int, int, int]
 
@@ -241,6 +241,8 @@ def wire(value: Any) -> Any:
         return {field.name: wire(getattr(value, field.name)) for field in dataclasses.fields(value)}
     if isinstance(value, torch.Tensor) and is_spread(value):
         return {"spread": value.contiguous(), "stride": value.stride()}
+    if isinstance(value, torch.Tensor) and any(marks(value)):
+        return {"marked": value, "marks": marks(value)}
     if isinstance(value, (tuple, list)):
         return type(value)(wire(item) for item in value)
     return value
@@ -269,6 +271,8 @@ def read(kind: Any, value: Any, text: Callable[[str], str] = str) -> Any:
 
 
 def _read_argument(value: Any) -> Any:
+    if isinstance(value, dict) and "marked" in value:
+        return marked(value["marked"], *value["marks"])
     return spread(value["spread"], value["stride"]) if isinstance(value, dict) and "spread" in value else value
 
 

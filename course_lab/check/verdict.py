@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from course_lab.authoring.exercise import Case, Tolerance
-from course_lab.authoring.far_rows import is_spread, spread
+from course_lab.authoring.far_rows import is_far, is_spread, spread
 from course_lab.check.protocol import Change, Event, LaunchSeen, Seen
 from gfxlab import transport
 from gfxlab.sandbox import Outcome
@@ -214,7 +214,7 @@ def right_outputs(made: tuple[torch.Tensor, ...], run: CaseRun) -> bool:
 
 def is_plain(run: CaseRun) -> bool:
     """Whether a case was run in the interpreter, and can be again at little cost."""
-    return run.engine == "interpreter" and run.seen is not None and not any(map(is_spread, _tensors(run)))
+    return run.engine == "interpreter" and run.seen is not None and not any(map(is_far, _tensors(run)))
 
 
 def total_bytes(run: CaseRun) -> int:

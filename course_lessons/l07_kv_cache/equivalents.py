@@ -17,7 +17,6 @@ EQUIVALENT = {
         Equivalent("other-value", r"k = tl\.load", REPLACED),
         Equivalent("other-value", r"v = tl\.load", ZERO),
         Equivalent("without-float32", r"tl\.load\((k|v)_cache_ptr", PROMOTED),
-        Equivalent("without-int64", r"tl\.load\(table_ptr", DENSE),
     ),
     "7.5": (
         Equivalent("without-float32", r"tl\.load\(parts_ptr", PROMOTED),

@@ -44,6 +44,11 @@ MUTANTS = {
             "out-of-bounds",
         ),
         Mutant("one program for all tokens", (("append_kernel[(T,)]", "append_kernel[(1,)]"),), "partly-written"),
+        Mutant(
+            "positions in 32 bits",
+            (("positions_ptr + token)", "positions_ptr + token).to(tl.int32)"),),
+            "missing-int64",
+        ),
     ),
     "7.2": (
         Mutant("padding stored", (("exists = slot >= 0", "exists = slot < 1000000"),), "padding-slot"),
@@ -190,6 +195,7 @@ MUTANTS = {
             (("slot // PAGE", "slot // 8"), ("slot % PAGE", "slot % 8")),
             "hard-coded-size",
         ),
+        Mutant("slots in 32 bits", (("slots_ptr + token)", "slots_ptr + token).to(tl.int32)"),), "missing-int64"),
         Mutant("heads beyond the last", (("mask = (h < KH) & (d < D)", "mask = (h >= 0) & (d < D)"),), "mask-too-wide"),
     ),
 }

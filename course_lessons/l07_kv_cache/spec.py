@@ -10,7 +10,7 @@ from course_lab.authoring.exercise import Case, Exercise, Suspect
 from course_lab.authoring.far_rows import spread
 from course_lab.authoring.tolerance import in_float32
 from course_lessons.l07_kv_cache import reference as own
-from course_lessons.makers import FAR, widened, with_gaps
+from course_lessons.makers import FAR, vast, widened, with_gaps
 
 _EXACT = {"atol": 0.0, "rtol": 0.0, "why": "numbers are moved, not computed"}
 # A turn adds two products of elements of about 5; attention weights values of about 4 with sums of at most 100 terms.
@@ -131,6 +131,7 @@ _APPEND = Exercise(
         Case("rows of k and v not equally far apart", _apart(_append(5, 2, 16), 1, 3), **_EXACT),
         Case("large numbers, small numbers", _append_extremes, **_EXACT),
         Case("rows 2^30 elements apart", _far(_append(3, 2, 16, dtype=torch.float16), 0, 1), **_EXACT),
+        Case("a cache of 2^31 numbers", vast(_append(3, 2, 16, dtype=torch.float16), 4, 2, 3), **_EXACT),
     ),
     hints=(
         "Which row does program `token` read, and which one does it write? Where does the second number come from?",
@@ -346,6 +347,7 @@ _ROPE = Exercise(
         Case("bfloat16", _turn(3, 4, 1, 32, dtype=torch.bfloat16), **_TURNED),
         Case("rows of q, k and v not equally far apart", _apart(_turn(4, 3, 2, 16), 1, 2, 4), **_TURNED),
         Case("rows 2^30 elements apart", _far(_turn(3, 2, 1, 16, dtype=torch.bfloat16), 0, 1, 2), **_TURNED),
+        Case("a cache of 2^31 numbers", vast(_turn(3, 2, 1, 16, padding=1), 5, 3, 4, per_row=8), **_TURNED),
     ),
     hints=(
         "Three sorts of heads: where does each come from, where does it go, and which of them turn?",
@@ -473,6 +475,7 @@ _ATTEND = Exercise(
         Case("rows of the table further apart than they are long", _wide_table, **_ATTENTION),
         Case("rows of the table 2^30 elements apart", _far_table, **_ATTENTION),
         Case("scores around -20000", _very_low_scores, **_HUGE),
+        Case("a cache of 2^31 numbers", vast(_decode((21, 9), 4, 2, 16, dtype=torch.bfloat16), 3, 1, 2), **_ATTENTION),
     ),
     hints=(
         "Which line depends on the sequence, and which one ought to? And what does a lane past the end hold when the "
@@ -719,6 +722,7 @@ _PACK = Exercise(
             _pack(9, 2, 48, dtype=torch.bfloat16, page=5, scale=0.3),
             **_ONCE,
         ),
+        Case("a cache of 2^31 numbers", vast(_pack(4, 2, 32, padding=1), 2, 1, per_row=8), **_ONCE),
     ),
     hints=(
         "Number 37 of a head of 64: which piece is it in, and which number there? How many numbers of the cache lie "

@@ -11,7 +11,7 @@ from small_exercises import COPY, DOUBLE, DOUBLE_SOLUTION, DOUBLE_STUB, HINTS, I
 
 from course_lab.authoring import source
 from course_lab.authoring.exercise import Case, Exercise, Tolerance
-from course_lab.authoring.far_rows import spread
+from course_lab.authoring.far_rows import at_the_end, counted_from, spread
 from course_lab.check import ExerciseFailed, Report, client, grade, grading
 from course_lab.check.protocol import Job
 from gfxlab import confinement, sandbox
@@ -351,6 +351,38 @@ def test_rows_may_be_further_apart_than_32_bits_can_count():
     assert grade(WIDE, WIDE_SOLUTION).passed
     report = grade(WIDE, WIDE_SOLUTION.replace(".to(tl.int64)", ""))
     assert report.diagnosis.code == "missing-int64" and "Line 4" in report.diagnosis.sentence, report
+
+
+def _last_rows(generator: torch.Generator) -> tuple:
+    x, index = torch.randn(4, 8, generator=generator).half(), torch.tensor([3, -1, 0])
+    return at_the_end(x, 1 << 28), counted_from(index, 1 << 28)
+
+
+VAST = replace(
+    WIDE,
+    reference=lambda x, index: torch.where(index[:, None] < 0, 0.0, x[index]),
+    cases=(Case("the last rows", _last_rows, 0.0, 0.0),),
+)
+VAST_SOLUTION = """\
+@triton.jit
+def first_kernel(x_ptr, index_ptr, y_ptr):
+    row, cols = tl.program_id(0), tl.arange(0, 8)
+    i = tl.load(index_ptr + row)
+    x = tl.load(x_ptr + i * 8 + cols, mask=(cols < 8) & (i >= 0), other=0.0)
+    tl.store(y_ptr + row * 8 + cols, x)
+
+
+def first(x, index):
+    y = torch.empty((3, 8), dtype=x.dtype)
+    first_kernel[(3,)](x, index, y)
+    return y
+"""
+
+
+def test_a_dense_tensor_may_have_more_elements_than_32_bits_can_count():
+    assert grade(VAST, VAST_SOLUTION).passed
+    report = grade(VAST, VAST_SOLUTION.replace("index_ptr + row)", "index_ptr + row).to(tl.int32)"))
+    assert report.diagnosis.code == "missing-int64" and "of x_ptr" in report.diagnosis.sentence, report
 
 
 # ---- what may go wrong around an answer ------------------------------------------------------------------------------
