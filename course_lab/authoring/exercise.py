@@ -99,6 +99,7 @@ class Exercise:
     demand: takes the arguments of a case and what was seen of its launches (`check.protocol.LaunchSeen`); returns what
         of the text was not met, in a sentence, or "".
     torch_may_finish: the returned tensor may be computed by PyTorch from what a kernel wrote (a last small sum).
+    contiguous: the text asks for a contiguous result, and every returned tensor must be.
     time_limit: seconds for all cases together.
     driver: a function of a module that needs neither the lessons nor the references. The child runs it on the names
         that the answer defines, and calls what it returns in place of the entry: for what is asked for besides a
@@ -127,6 +128,7 @@ class Exercise:
     no_idle: bool = False
     demand: Callable[[tuple[Any, ...], tuple[Any, ...]], str] | None = None
     torch_may_finish: bool = False
+    contiguous: bool = False
     time_limit: float = 10.0
     picture: str = ""
     exact: Callable[..., tuple[torch.Tensor, ...]] | None = None

@@ -22,7 +22,7 @@ from course_lab.authoring.far_rows import is_far
 from course_lab.check import answer
 from course_lab.check.protocol import FaultSeen, RaceSeen
 from course_lab.check.sentences import MASK_TOO_WIDE, Diagnosis, diagnosis, plain_exception
-from course_lab.check.verdict import CaseRun, Comparison, close, fresh, numbers
+from course_lab.check.verdict import CaseRun, Comparison, close, compare, fresh, numbers
 from gfxlab.programs import format_program
 
 
@@ -200,21 +200,31 @@ def demands(facts: Facts) -> Diagnosis | None:
 def suspects(facts: Facts) -> Diagnosis | None:
     near = [run for run in facts.wrong if not any(isinstance(a, torch.Tensor) and is_far(a) for a in run.args)]
     for suspect in facts.exercise.suspects:
-        if near and all(_reproduces(suspect.formula, run) for run in near):
+        found = [_reproduces(suspect.formula, run) for run in near]
+        if all(found) and _SAME_AND_WRONG in found:
             return Diagnosis(suspect.code, suspect.sentence)
     return None
 
 
-def _reproduces(formula: Callable[..., Any], run: CaseRun) -> bool:
+_SAME, _SAME_AND_WRONG = 1, 2
+
+
+def _reproduces(formula: Callable[..., Any], run: CaseRun) -> int:
+    """Whether a mistake gives this answer's numbers; 0 where it does not.
+
+    Where the answer is nearly right, a mistake that does nothing in this case gives them too, and explains nothing.
+    """
     result = formula(*fresh(run.args))
     results = result if isinstance(result, tuple) else (result,)
     if len(results) > len(run.comparisons):
-        return False
-    for tensor, comparison in zip(results, run.comparisons, strict=False):
+        return 0
+    wrong = False
+    for tensor, comparison, expected, dtype in zip(results, run.comparisons, run.expected, run.dtypes):
         guess = numbers(tensor)
         if guess.shape != comparison.got.shape or not comparison.close(guess, comparison.got, times=2).all():
-            return False
-    return True
+            return 0
+        wrong |= not compare(expected, tensor.to(dtype), comparison.tolerance, dtype).right
+    return _SAME_AND_WRONG if wrong else _SAME
 
 
 # ---- what the interpreter saw --------------------------------------------------------------------------------------
@@ -342,8 +352,19 @@ def _short_grid(owners: np.ndarray, run: CaseRun, facts: Facts) -> Diagnosis | N
             about = {"missing": total - extent[d], "total": total, "things": things}
             if block[d] == extent[d] and answer.in_loop(facts.tree, run.seen.events[int(owners.flat[0])].line):
                 return diagnosis("loop-too-short", **about)
-            return diagnosis("grid-floor-division", block=block[d], **about)
+            return diagnosis(_why_short(grid, run, block, extent, d), block=block[d], **about)
     return None
+
+
+def _why_short(grid: np.ndarray, run: CaseRun, block: list[int], extent: list[int], d: int) -> str:
+    """Too few programs, one block that is too short, or a mask: the length of a tile is a power of two."""
+    alone = grid.ndim > 1 and block[d] == extent[d]
+    if alone and block[d] & (block[d] - 1):
+        return "mask-too-narrow"
+    if alone:
+        return "block-too-short"
+    needed = math.prod(-(-size // step) for size, step in zip(grid.shape, block))
+    return "mask-too-narrow" if max(launch.programs for launch in run.own_launches) >= needed else "grid-floor-division"
 
 
 def _block_of_first_program(owners: np.ndarray, run: CaseRun) -> list[int]:

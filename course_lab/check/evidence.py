@@ -45,7 +45,8 @@ class Evidence:
 
     def on_launch(self, launch: hooks.Launch) -> None:
         mine = launch.fn.__code__.co_filename in self._sources
-        self.launches.append(LaunchSeen(launch.name, tuple(launch.grid), mine, constants=_constants(launch.args)))
+        about = {"constants": _constants(launch.args), "tensors": tuple(launch.tensors)}
+        self.launches.append(LaunchSeen(launch.name, tuple(launch.grid), mine, **about))
         self._tensors, self._stored = launch.tensors, {}
         self._loads, self._busy, self._races = {}, set(), Races()
         self._alive.extend(self._tensors.values())

@@ -23,16 +23,36 @@ from course_lab.authoring import source
 from course_lab.authoring.exercise import Case, Exercise, UnknownPick
 from course_lab.authoring.far_rows import is_spread
 from course_lab.authoring.patient import Look
-from course_lab.check import alike, answer, client, counterfactual, instruments, patients, repair, simulated
+from course_lab.check import (
+    alike,
+    answer,
+    client,
+    counterfactual,
+    instruments,
+    parts,
+    patients,
+    repair,
+    simulated,
+    unread,
+)
 from course_lab.check.child import CASE_MARK
 from course_lab.check.client import Attempt
-from course_lab.check.diagnosis import Facts, diagnose, from_end, hard_coded, own_line, race_diagnosis, where
+from course_lab.check.diagnosis import (
+    Facts,
+    diagnose,
+    from_end,
+    hard_coded,
+    output_name,
+    own_line,
+    race_diagnosis,
+    where,
+)
 from course_lab.check.idle import idle_remark
 from course_lab.check.own_kernels import right_answers
 from course_lab.check.protocol import Job, clean
 from course_lab.check.report import Card, CaseResult, ExerciseFailed, Report, case_result, excerpt, shorten, shown_error
 from course_lab.check.sentences import Diagnosis, diagnosis, plain_exception, with_place
-from course_lab.check.verdict import CaseRun, fresh
+from course_lab.check.verdict import CaseRun, fresh, is_plain
 from gfxlab import engines
 
 _MAX_CHILDREN = 4  # after so many crashes the cases that are left are not tried
@@ -228,7 +248,16 @@ def _explained(facts: Facts, found: Diagnosis, code: str, given: Given, tell: _T
             return with_place(found, place.result())
     finally:
         search.shutdown(wait=False, cancel_futures=True)
-    return Diagnosis(found.code, f"{found.sentence} {where(facts)}".rstrip()) if found.code in alike.VAGUE else found
+    if found.code not in alike.VAGUE:
+        return found
+    if part := _wrong_part(facts):
+        found = diagnosis("partly-wrong", part=part) if found.code == "unknown" else with_place(found, part)
+    return Diagnosis(found.code, f"{found.sentence} {where(facts)}".rstrip())
+
+
+def _wrong_part(facts: Facts) -> str:
+    run = next((run for run in facts.wrong if is_plain(run)), None)
+    return parts.wrong_part(run, [output_name(run, i) for i in range(len(run.expected))]) if run else ""
 
 
 def _place(facts: Facts, found: Diagnosis, code: str, given: Given) -> str:
@@ -247,6 +276,9 @@ def _compared(facts: Facts, found: Diagnosis, code: str, given: Given, tell: _Te
             return known
     if given.solution is None:
         return None
+    vague = found.code in alike.VAGUE
+    if vague and (gap := unread.unused(facts.tree, given.solution) or unread.left_out(job, given.solution, facts.runs)):
+        return gap
     tell("comparing with every mistake in one place")
     arguments = tuple(inspect.signature(facts.exercise.reference).parameters)
     question = counterfactual.Question(job, given.solution, facts.runs, arguments)
@@ -311,6 +343,7 @@ def _make_run(exercise: Exercise, case: Case, seed: str = "") -> CaseRun:
     if exercise.exact is not None:
         outputs = exercise.exact(*fresh(args))
     limits = {"torch_may_finish": exercise.torch_may_finish, "max_launches": exercise.max_launches}
+    limits |= {"contiguous": exercise.contiguous}
     limits |= {"no_idle": exercise.no_idle, "demand": exercise.demand, "driven": exercise.driver is not None}
     return CaseRun(case, args, outputs, dtypes, inplace=exercise.inplace, **limits)
 

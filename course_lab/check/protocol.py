@@ -135,7 +135,7 @@ class LaunchSeen:
     mine: the kernel stands in the answer.  twins: two programs that stored to the same elements throughout.
     unfilled: lines whose loads left masked lanes without a value.  idle: programs that stored nothing.
     race: the first; alike: elements that several programs stored with one value.  in_place: a program stored an element
-    that it, too, had loaded.  constants: arguments that are no tensors, by name.
+    that it, too, had loaded.  constants: arguments that are no tensors, by name.  tensors: the names of the others.
     """
 
     name: str
@@ -149,6 +149,7 @@ class LaunchSeen:
     in_place: bool = False
     loads: tuple[Loads, ...] = ()
     constants: tuple[tuple[str, int | float | bool | str | None], ...] = ()
+    tensors: tuple[str, ...] = ()
 
     @property
     def programs(self) -> int:

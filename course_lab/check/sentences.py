@@ -30,6 +30,7 @@ SENTENCES = {
     "wrong-type": "{entry} must return {wanted}, and it returned {got}.",
     "wrong-shape": "{output} must have the shape {wanted}, and it has {got}.",
     "wrong-dtype": "{output} must be {wanted}, and it is {got}. Where was its memory allocated, and with which dtype?",
+    "wrong-layout": "{output} must be {wanted}, and it has {got}. Where was its memory allocated?",
     "input-modified": "The argument {argument} was changed{where}. An answer must leave its inputs as they are.",
     "missing-store-mask": "Program {program} stores past the end of {tensor}, in line {line}. "
     "Its block is longer than what is left: which lanes may write?",
@@ -57,6 +58,15 @@ SENTENCES = {
     "grid-floor-division": "The last {missing} of {total} {things} were never written: the grid is one program short. "
     "How many blocks of {block} does it take to cover {total}?",
     "empty-grid": "The grid is {grid}: no program ran. How many blocks does it take when one is more than enough?",
+    "block-too-short": "The last {missing} of {total} {things} were never written: one block of {block} is all that "
+    "there is along it. From what must its length be computed?",
+    "mask-too-narrow": "The last {missing} of {total} {things} were never written, though a program comes there. "
+    "Which lanes does its mask let through?",
+    "never-read": "Your kernel never reads {tensor}, and the result depends on it.",
+    "never-used": "{name} is {there}, and nothing uses it: what should it go into?",
+    "partly-read": "In the case “{case}”, {wanted} elements of {tensor} count, and your kernel reads {got} of them. "
+    "Which does it leave out?",
+    "partly-wrong": "{part}",
     "partly-written": "{missing} of {total} elements were never written, first {index}. Which program should write it?",
     "missing-other": "Line {line} leaves its masked lanes without a value, and they reach the result. "
     "Which value would not disturb what comes next?",

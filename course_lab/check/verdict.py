@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -111,6 +111,7 @@ class CaseRun:
     dtypes: tuple[torch.dtype, ...]
     inplace: tuple[int, ...] = ()
     torch_may_finish: bool = False
+    contiguous: bool = False
     max_launches: int | None = None
     no_idle: bool = False
     demand: Callable[[tuple[Any, ...], tuple[LaunchSeen, ...]], str] | None = None
@@ -134,7 +135,16 @@ class CaseRun:
         if not self.seen or self.seen.problem or len(self.outputs) != len(self.expected):
             return []
         together = enumerate(zip(self.expected, self.outputs, self.dtypes, strict=True))
-        return [compare(e, g, self.case.tolerance(i), dtype) for i, (e, g, dtype) in together]
+        compared = [compare(e, g, self.case.tolerance(i), dtype) for i, (e, g, dtype) in together]
+        returned = len(self.expected) - len(self.inplace)
+        return [self._dense(c, g) if i < returned else c for i, (c, g) in enumerate(zip(compared, self.outputs))]
+
+    def _dense(self, compared: Comparison, got: torch.Tensor) -> Comparison:
+        """`compared`, or where the text asks for a contiguous result and `got` is none, that problem."""
+        if not self.contiguous or compared.problem or got.is_contiguous():
+            return compared
+        received = f"the shape {tuple(got.shape)} with the strides {got.stride()}"
+        return replace(compared, problem="wrong-layout", wanted="contiguous", received=received)
 
     @property
     def values_right(self) -> bool:

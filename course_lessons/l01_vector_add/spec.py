@@ -35,6 +35,13 @@ def _scaled(*shape: int, alpha: float, dtype=torch.float32) -> Make:
     return lambda g: (*_two(*shape, dtype=dtype)(g), alpha)
 
 
+def _some_zeros(generator: Generator) -> tuple:
+    """Every third element of x is 0, so is every fifth of y."""
+    x, y, alpha = _scaled(300, alpha=0.3)(generator)
+    x[::3], y[::5] = 0.0, 0.0
+    return x, y, alpha
+
+
 def _cancelling(generator: Generator) -> tuple:
     """bfloat16 vectors with y close to -alpha x, so that the lost bits of a rounded product are all there is."""
     x = _random(700, generator=generator)
@@ -185,6 +192,7 @@ _SCALE_AND_ADD = Exercise(
         Case("one element", _scaled(1, alpha=3.0), **_ONCE),
         Case("two dimensions", _scaled(5, 576, alpha=0.1), **_ONCE),
         Case("bfloat16", _scaled(576, alpha=1.5, dtype=torch.bfloat16), **_ONCE),
+        Case("zeros among them", _some_zeros, **_ONCE),
         Case(
             "bfloat16, y nearly cancels alpha * x",
             _cancelling,
@@ -248,6 +256,7 @@ _COPY = Exercise(
     stars=2,
     minutes=15,
     entry="copy",
+    contiguous=True,
     reference=own.copy,
     no_idle=True,
     cases=(
@@ -299,6 +308,7 @@ _GATHER = Exercise(
     stars=2,
     minutes=10,
     entry="gather_rows",
+    contiguous=True,
     reference=own.gather_rows,
     cases=(
         Case("power-of-two width", _table(10, 64, [3, 9, 0, 5, 2, 7]), **_EXACT, again=True),
@@ -309,6 +319,7 @@ _GATHER = Exercise(
         Case("one column", _table(40, 1, 20), **_EXACT),
         Case("bfloat16 table, int32 index", _table(25, 90, 9, dtype=torch.bfloat16, index_dtype=torch.int32), **_EXACT),
         Case("wider than 1024", _table(5, 1030, 3), **_EXACT),
+        Case("40,000 columns", _table(4, 40_000, [3, 0]), **_EXACT),
         Case("a long table", _table(70_000, 8, [69_999, 0, 40_000, 300]), **_EXACT),
         Case("rows 2^30 elements apart, int32 index", _far_table, **_EXACT),
     ),
@@ -375,6 +386,7 @@ _BIAS_RESIDUAL_ADD = Exercise(
     stars=3,
     minutes=20,
     entry="bias_residual_add",
+    contiguous=True,
     reference=own.bias_residual_add,
     exact=widened(own.bias_residual_add),
     max_launches=1,

@@ -192,6 +192,7 @@ _MEAN_SQUARE = Exercise(
         Case("SmolLM2's width, 576", _alone(5, 576), **_ONCE),
         Case("one column", _alone(3, 1), **_ONCE),
         Case("wider than 1024", _alone(2, 1245), **_ONCE),
+        Case("40,000 columns", _alone(1, 40_000), **in_float32(40_000)),
         Case("rows further apart than their width", _alone(4, 100, strided=True), **_ONCE),
         Case(
             "float16, values around 300",
@@ -252,6 +253,7 @@ _RMS_NORM = Exercise(
         Case("mean far from zero", _norm(3, 200, mean=5.0), **_ONCE),
         Case("one more than a power of two, eps 1e-3", _norm(3, 1025, eps=1e-3, scale=0.03), **_ONCE),
         Case("wider than 4096", _norm(1, 5000), **in_float32(5000)),
+        Case("40,000 columns", _norm(1, 40_000), **in_float32(40_000)),
         Case("rows 2^30 elements apart", _far(_norm(3, 40, dtype=torch.bfloat16), 0), **_ONCE),
     ),
     hints=(
@@ -314,6 +316,7 @@ _ADD_RMS_NORM = Exercise(
         Case("float16, values around 300", _add_norm(3, 576, dtype=torch.float16, scale=300.0), **_ONCE),
         Case("float16 with float32 weights", _add_norm(2, 100, dtype=torch.float16), **_ONCE),
         Case("one more than a power of two, eps 1e-3", _add_norm(3, 1025, eps=1e-3, scale=0.03), **_ONCE),
+        Case("40,000 columns", _add_norm(1, 40_000), **in_float32(40_000)),
         Case("rows 2^30 elements apart", _far(_add_norm(3, 40, dtype=torch.bfloat16), 0), **_ONCE),
     ),
     hints=(
@@ -388,6 +391,7 @@ _LAYER_NORM = Exercise(
         Case("one more than a power of two, eps 1e-2", _layer_norm(3, 513, eps=1e-2, scale=0.1), **_CENTRED),
         Case("rows 2^30 elements apart", _far(_layer_norm(3, 40), 0), **_CENTRED),
         Case("1100 columns", _layer_norm(2, 1100), **_CENTRED),
+        Case("40,000 columns", _layer_norm(1, 40_000), **in_float32(40_000, size=20.0)),
     ),
     hints=(
         "After `x - mean`, what does an idle lane hold? What does it add to the variance?",

@@ -434,6 +434,7 @@ _QUANT = Exercise(
         Case("magnitudes around 1e-10", _near_the_floor, **_SCALED),
         Case("the largest magnitude is negative, by a hundredth", _largest_is_negative, **_SCALED),
         Case("one more than a power of two", _matrix(2, 1025, scale=0.03), **_SCALED),
+        Case("40,000 columns", _matrix(1, 40_000, scale=0.03), **_SCALED),
         Case("rows 2^30 elements apart", _far(_matrix(3, 40, dtype=torch.bfloat16)), **_SCALED),
     ),
     hints=(

@@ -262,6 +262,7 @@ _TOKENS = Exercise(
     stars=2,
     minutes=20,
     entry="rope_tokens",
+    contiguous=True,
     reference=partial(reference.rotate_tokens, style="neox"),
     exact=widened(partial(reference.rotate_tokens, style="neox")),
     cases=(

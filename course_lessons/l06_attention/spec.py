@@ -449,6 +449,7 @@ _SOFTMAX = Exercise(
         Case("bfloat16", _rows(3, 200, dtype=torch.bfloat16, scale=3.0), **_ROW),
         Case("elements around -300, one more than a power of two", _rows(2, 1025, mean=-300.0), **_LONG_ROW),
         Case("elements around -20000", _rows(3, 70, mean=-2e4), **_ROW),
+        Case("40,000 columns", _rows(1, 40_000), **in_float32(40_000)),
         Case("rows 2^30 elements apart", _far(_rows(3, 40, dtype=torch.bfloat16)), **_ROW),
     ),
     hints=(

@@ -25,6 +25,7 @@ from course_lab.authoring.operators.source import (
 )
 
 _INVERSE = {ast.Mult: "/", ast.Div: "*", ast.FloorDiv: "%", ast.Mod: "//"}
+_ROUNDINGS = ("int", "round", "math.floor", "math.ceil")
 _NEAREST = 3  # other names that are tried in the place of one
 
 
@@ -64,14 +65,16 @@ def _changes(operator: Callable[[Code], Iterator[Change]], code: Code) -> Iterat
 
 
 def widened(code: Code) -> Iterator[Change]:
-    """A loaded block, or an operand of a sum, in float32; a rounding in between taken out."""
+    """A loaded block in float32; a change of type in between taken out, in a kernel or on the host."""
     for call in code.calls("load"):
         yield _becomes(code, call, "({}).to(tl.float32)")
     for call in code.calls("to"):
-        if "element_ty" in code.text(call.args[0]) or "float16" in code.text(call.args[0]):
+        if call.args and not code.text(call.args[0]).endswith((".float32", ".int64")):
             yield Change((Edit(call, f"({code.text(call.func.value)})"),), "")
     for host in code.hosts:
         for node in in_order(host):
+            if isinstance(node, ast.Call) and code.text(node.func) in _ROUNDINGS and len(node.args) == 1:
+                yield Change((Edit(node, f"({code.text(node.args[0])})"),), "")
             if isinstance(node, ast.keyword) and node.arg == "dtype" and code.text(node.value) != "torch.float32":
                 yield Change((Edit(node.value, "torch.float32"),), "")
 
