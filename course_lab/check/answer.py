@@ -81,6 +81,12 @@ def is_masked(tree: ast.Module, line: int) -> bool:
     return False
 
 
+def program_axes(tree: ast.Module) -> set[str]:
+    """The axes of the grid that the kernels ask about, as they are written."""
+    found = calls(tree, "program_id")
+    return {ast.dump(argument) for call in found for argument in (*call.args, *(k.value for k in call.keywords))}
+
+
 def loaded_and_stored(tree: ast.Module) -> list[str]:
     """Pointer arguments that one kernel both loads from and stores to."""
     found = []

@@ -352,17 +352,18 @@ def _short_grid(owners: np.ndarray, run: CaseRun, facts: Facts) -> Diagnosis | N
             about = {"missing": total - extent[d], "total": total, "things": things}
             if block[d] == extent[d] and answer.in_loop(facts.tree, run.seen.events[int(owners.flat[0])].line):
                 return diagnosis("loop-too-short", **about)
-            return diagnosis(_why_short(grid, run, block, extent, d), block=block[d], **about)
+            return diagnosis(_why_short(facts.tree, grid, run, block, d), block=block[d], **about)
     return None
 
 
-def _why_short(grid: np.ndarray, run: CaseRun, block: list[int], extent: list[int], d: int) -> str:
-    """Too few programs, one block that is too short, or a mask: the length of a tile is a power of two."""
-    alone = grid.ndim > 1 and block[d] == extent[d]
-    if alone and block[d] & (block[d] - 1):
-        return "mask-too-narrow"
-    if alone:
-        return "block-too-short"
+def _why_short(tree: ast.Module, grid: np.ndarray, run: CaseRun, block: list[int], d: int) -> str:
+    """Too few programs, or a mask; where no axis of the grid is left for the dimension, its one block is too short.
+
+    The length of a tile is a power of two: what is no such number was cut by a mask.
+    """
+    walked = sum(step < size for step, size in zip(block, grid.shape)) - 1
+    if grid.ndim > 1 and len(answer.program_axes(tree)) <= walked:
+        return "mask-too-narrow" if block[d] & (block[d] - 1) else "block-too-short"
     needed = math.prod(-(-size // step) for size, step in zip(grid.shape, block))
     return "mask-too-narrow" if max(launch.programs for launch in run.own_launches) >= needed else "grid-floor-division"
 

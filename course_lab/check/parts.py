@@ -6,7 +6,8 @@ import numpy as np
 
 from course_lab.check.verdict import CaseRun, Comparison
 
-_MOSTLY = 0.5  # of what lies in the range: else the range says nothing
+_MOSTLY = 0.5  # of what lies in the range is wrong: else the range says nothing
+_LONGEST = 0.75  # of a dimension
 
 
 def wrong_part(run: CaseRun, names: list[str]) -> str:
@@ -30,7 +31,7 @@ def _range(comparison: Comparison) -> str:
         where = np.flatnonzero(comparison.wrong.any(axis=others))
         first, last = int(where[0]), int(where[-1])
         inside = comparison.wrong.take(range(first, last + 1), axis=dim)
-        if last + 1 - first < size and inside.mean() > _MOSTLY:
+        if last + 1 - first <= _LONGEST * size and inside.mean() > _MOSTLY:
             found.append(((last + 1 - first) / size, dim, size, first, last))
     if not found:
         return ""

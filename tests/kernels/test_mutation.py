@@ -1,8 +1,10 @@
 """The kernels' tests against mistakes that nobody chose: mutation operators on a family's file, its own tests on each.
 
 A mutant is killed when the family's tests fail.  One that passes is a case that they lack, or stands in `EQUIVALENT`.
+Each test takes a part of a family's mutants; `MUTATION_EVERY=1 pytest -m slow` takes all.
 """
 
+import json
 import os
 import shutil
 import subprocess
@@ -12,14 +14,20 @@ from pathlib import Path
 import pytest
 
 import course_kernels
-from course_lab.authoring.operators import generate
+from course_lab.authoring.operators import Generated, generate
 from course_lab.authoring.operators.equivalent import Equivalent
 from course_lessons.reasons import COMMUTES, PROMOTED, idle
 
 PACKAGE = Path(course_kernels.__file__).parent
 TESTS = Path(__file__).parent
-SECONDS = 600
-FAMILIES = {"vector_add": 5}  # a family's name -> of its mutants every n-th
+QUICK = 12  # of its tests each so manieth is run on a mutant first
+FAMILIES = {  # a family's name -> its tests
+    **{name: name for name in ("vector_add", "softmax", "activations", "dropout", "quant", "rope", "qkv", "kv_cache")},
+    **{name: name for name in ("attention", "paged_attention", "mla", "matmul", "linear", "conv2d", "topk")},
+    "rms_norm": "norms",
+    "layer_norm": "norms",
+}
+EVERY = int(os.environ.get("MUTATION_EVERY", "40"))  # of a family's mutants each so manieth
 EQUIVALENT = {
     "vector_add": (
         *idle(),
@@ -29,33 +37,36 @@ EQUIVALENT = {
 }
 
 
-def survives(family: str, code: str, folder: Path) -> bool:
-    """Whether a family's tests pass with this code in the place of its file: in a copy of package and tests."""
-    repository = PACKAGE.parent
+def survivors(family: str, codes: list[str], folder: Path) -> list[int]:
+    """Which of these texts pass the family's tests, in the place of its file in a copy of package and tests."""
+    repository, tests = PACKAGE.parent, f"tests/kernels/test_{FAMILIES[family]}.py"
     for part in (PACKAGE, TESTS):
         there = folder / part.relative_to(repository)
         shutil.copytree(part, there, ignore=shutil.ignore_patterns("__pycache__", "test_*"))
-    for name in ("pyproject.toml", "conftest.py", "tests/conftest.py", f"tests/kernels/test_{family}.py"):
+    for name in ("pyproject.toml", "conftest.py", "tests/conftest.py", tests):
         shutil.copy(repository / name, folder / name)
-    (folder / PACKAGE.name / f"{family}.py").write_text(code, encoding="utf-8")
     path = os.pathsep.join([str(folder), str(repository), str(repository / "gfxlab")])
-    options = ["-q", "-x", "-n", "0", "-p", "no:cacheprovider", "-m", "not slow and not gpu"]
+    command = [sys.executable, str(TESTS / "mutation_runner.py"), str(folder), family, tests, str(QUICK)]
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", *options, f"tests/kernels/test_{family}.py"],
-        cwd=folder, env=os.environ | {"PYTHONPATH": path}, capture_output=True, text=True, timeout=SECONDS,
-    )  # fmt: skip
-    assert done.returncode in (0, 1), done.stdout + done.stderr
-    return done.returncode == 0
+        command, env=os.environ | {"PYTHONPATH": path}, input=json.dumps(codes), capture_output=True, text=True
+    )
+    verdicts = done.stdout.split()
+    assert len(verdicts) == len(codes), done.stdout + done.stderr
+    return [i for i, verdict in enumerate(verdicts) if verdict == "survived"]
+
+
+def judged(family: str, every: int) -> list[Generated]:
+    """The family's mutants, each `every`-th of those that are not argued to be right."""
+    source = (PACKAGE / f"{family}.py").read_text(encoding="utf-8")
+    known = EQUIVALENT.get(family, ())
+    return [mutant for mutant in list(generate(source))[::every] if not any(one.fits(mutant) for one in known)]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
 def test_the_tests_of_a_family_kill_its_mutants(family, tmp_path):
-    source = (PACKAGE / f"{family}.py").read_text(encoding="utf-8")
-    assert survives(family, source, tmp_path / "as it is"), "its own file must pass"
-    left = []
-    for number, mutant in enumerate(list(generate(source))[:: FAMILIES[family]]):
-        known = any(one.fits(mutant) for one in EQUIVALENT[family])
-        if not known and survives(family, mutant.code, tmp_path / str(number)):
-            left.append(f"{mutant.operator}, line {mutant.line}: {mutant.says}")
-    assert not left, "\n".join(left)
+    source, mutants = (PACKAGE / f"{family}.py").read_text(encoding="utf-8"), judged(family, EVERY)
+    left = survivors(family, [source, *(mutant.code for mutant in mutants)], tmp_path)
+    assert left[:1] == [0], "its own file must pass"
+    passed = [mutants[i - 1] for i in left[1:]]
+    assert not passed, "\n".join(f"{one.operator}, line {one.line}: {one.says}" for one in passed)
