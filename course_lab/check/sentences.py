@@ -66,7 +66,7 @@ SENTENCES = {
     "never-used": "{name} is {there}, and nothing uses it: what should it go into?",
     "partly-read": "In the case “{case}”, {wanted} elements of {tensor} count, and your kernel reads {got} of them. "
     "Which does it leave out?",
-    "partly-wrong": "{part}",
+    "partly-wrong": "Right in part. {part}",
     "partly-written": "{missing} of {total} elements were never written, first {index}. Which program should write it?",
     "missing-other": "Line {line} leaves its masked lanes without a value, and they reach the result. "
     "Which value would not disturb what comes next?",
