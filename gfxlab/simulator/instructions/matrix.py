@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -33,7 +33,7 @@ from gfxlab.simulator.core.numbers import (
 from gfxlab.simulator.core.operands import Operand
 from gfxlab.simulator.core.program import Decoded
 from gfxlab.simulator.instructions.common import NotInTable, Step, Target
-from gfxlab.simulator.instructions.multiplication import Multiplication, Tile
+from gfxlab.simulator.instructions.multiplication import NO_SIGNS, Multiplication, Signs, Tile
 
 _MFMA = re.compile(r"v_mfma_(scale_)?(f32|i32|f64)_(\d+)x(\d+)x(\d+)(?:_\d+b)?_?(\w+?)(_1k)?$")
 _WMMA = re.compile(r"v_wmma_(f32|i32|f16|bf16)_16x16x(16|32)_(\w+)$")
@@ -313,9 +313,11 @@ def _mfma_of_small_blocks(result_kind: str, k: int, types: str, instruction: Dec
 
 def _mfma_double(instruction: Decoded) -> Step:
     """16x16x4 of float64. A: row = lane % 16, k = lane // 16; D: row = 4 * (pair of registers) + lane // 16."""
-    result, a, b, c = instruction.operands
+    result, *sources = instruction.operands
+    signs = instruction.modifiers.get("neg", [0] * 3)
+    a, b, c = (replace(one, negate=bool(sign)) for one, sign in zip(sources, signs))
     readers = [values.reader(one, "f64") for one in (a, b)]
-    at = [Operand("", "v", o.index + 2 * r, 2) for o in (result, c) for r in range(4)]
+    at = [Operand("", "v", o.index + 2 * r, 2, negate=o.negate) for o in (result, c) for r in range(4)]
     old = [values.reader(one if c.is_vector else c, "f64") for one in at[4:]]
     write = [values.writer(one, "f64") for one in at[:4]]
 
@@ -335,9 +337,8 @@ def _mfma_double(instruction: Decoded) -> Step:
 def _wmma(result_kind: str, k: int, types: str, instruction: Decoded, target: Target) -> Step:
     modifiers = instruction.modifiers
     kinds = _operand_types(types, modifiers)
-    if "neg_hi" in modifiers or "neg_lo" in modifiers and not types.startswith("iu"):
-        raise NotInTable(instruction.mnemonic)
-    decoders = [_decoder(kind, target.fnuz) for kind in kinds]
+    flips, signs = ((0, 0), NO_SIGNS) if types.startswith("iu") else _signs(kinds, instruction)
+    decoders = [_flipped(_decoder(kind, target.fnuz), flip) for kind, flip in zip(kinds, flips)]
     result, a, b, c = instruction.operands
     twice = hardware.limits(target.arch).repeats_operands
     sizes = [(k if twice else k // 2) * _BITS[kind] // 32 for kind in kinds]
@@ -354,14 +355,33 @@ def _wmma(result_kind: str, k: int, types: str, instruction: Decoded, target: Ta
         to_registers = _gfx11_registers if twice else _gfx12_registers
         high = bool(modifiers.get("op_sel", (0, 0, 0))[2]) if twice else None
         return _narrow_result(
-            result_kind, lambda w: to_registers(_product(*(read(w) for read in readers))), result, c, high
+            result_kind, lambda w: to_registers(_product(*(read(w) for read in readers))), result, c, signs, high
         )
     kind = I32 if result_kind == "i32" else F32
-    tiles = map(Tile, (a, b), zip(kinds, sizes), readers)
-    return Multiplication(*tiles, c, result, 8, kind, _gfx11_view if twice else _gfx12_view, "clamp" in modifiers)
+    tiles = map(Tile, (a, b), zip(kinds, sizes, flips), readers)
+    view = _gfx11_view if twice else _gfx12_view
+    return Multiplication(*tiles, c, result, 8, kind, view, "clamp" in modifiers, signs)
 
 
-def _narrow_result(kind: str, product: Callable, result: Operand, c: Operand, high: bool | None) -> Step:
+def _signs(kinds: tuple[str, str], instruction: Decoded) -> tuple[tuple[int, int], Signs]:
+    """Bits of A's and B's words that change, and what becomes of C's sign.
+
+    Of two numbers in a word neg_lo turns the lower one, neg_hi the upper one; of C neg_lo is the sign, neg_hi the
+    absolute value (RDNA 3 ISA, section 7.9).
+    """
+    low, high = (instruction.modifiers.get(name, [0, 0, 0]) for name in ("neg_lo", "neg_hi"))
+    flips = tuple(0x8000 * low[place] | 0x80000000 * high[place] for place in (0, 1))
+    if any(flip and kind not in ("f16", "bf16") for kind, flip in zip(kinds, flips)):
+        raise NotInTable(instruction.mnemonic)
+    return flips, Signs(negate=bool(low[2]), absolute=bool(high[2]))
+
+
+def _flipped(decode: Callable, flip: int) -> Callable:
+    """`decode` of words in which these bits are turned."""
+    return (lambda words: decode(words ^ U32(flip))) if flip else decode
+
+
+def _narrow_result(kind: str, product: Callable, result: Operand, c: Operand, signs: Signs, high: bool | None) -> Step:
     """Results of 16 bits. gfx11: 8 registers, one half of each; gfx12 (high is None): 4 registers, two numbers each."""
     widen, narrow = {
         "f16": (lambda word: word.astype(U16).view(F16).astype(F64), lambda x: x.astype(F16).view(U16).astype(U32)),
@@ -378,7 +398,7 @@ def _narrow_result(kind: str, product: Callable, result: Operand, c: Operand, hi
         return widen(w.V[c.index : c.index + 8] >> U32(16 * high))
 
     def run(w):
-        codes = narrow(product(w) + addend(w))
+        codes = narrow(product(w) + signs(addend(w)))
         live = True if w.live is None else w.live[None, :, None]
         if high is None:
             target, words = w.V[result.index : result.index + 4], codes[0::2] | codes[1::2] << U32(16)

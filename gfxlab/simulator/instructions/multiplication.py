@@ -28,6 +28,21 @@ class Tile:
     read: values.Reader
 
 
+@dataclass(frozen=True)
+class Signs:
+    """What becomes of the addend's sign."""
+
+    negate: bool = False
+    absolute: bool = False
+
+    def __call__(self, c):
+        c = np.abs(c) if self.absolute else c
+        return -c if self.negate else c
+
+
+NO_SIGNS = Signs()
+
+
 @dataclass(eq=False)
 class Multiplication:
     """The step D = A B + C of one product a wave, D and C in so many registers, of float32 or int32.
@@ -44,6 +59,7 @@ class Multiplication:
     kind: type
     view: Callable[[np.ndarray], np.ndarray]
     clamp: bool = False
+    signs: Signs = NO_SIGNS
     before: Multiplication | None = None
     stays: bool = False
 
@@ -59,7 +75,7 @@ class Multiplication:
         if self.before:
             total = w.tiles.pop(self.before)
             return np.add(product, total, out=total, casting="same_kind")
-        product += self._addend(w, product.shape)
+        product += self.signs(self._addend(w, product.shape))
         return product.astype(F32)
 
     def _sum_of_integers(self, w, product: np.ndarray) -> np.ndarray:
@@ -121,6 +137,7 @@ class _Common:
         """Whose sum, in the registers where it stays, this step goes on with."""
         found = self._sums.get(step.result.index) if step.c.is_vector and step.c.index == step.result.index else None
         alike = found and (found.registers, found.kind, found.clamp) == (step.registers, step.kind, step.clamp)
+        alike = alike and step.signs == NO_SIGNS
         read = any(_meet(one.operand, step.result.index, step.registers) for one in (step.a, step.b))
         return found if alike and not read and found.view == step.view else None
 

@@ -141,7 +141,8 @@ def test_mfma_of_small_blocks(arch, name, cbsz, abid):
         assert (w.F[D : D + 4, 0, 4 * block : 4 * block + 4] == a[shared] @ b[block]).all()
 
 
-def test_mfma_of_doubles():
+@pytest.mark.parametrize("signs", [(0, 0, 0), (1, 0, 0), (1, 1, 1)])
+def test_mfma_of_doubles(signs):
     a, b, c = (GENERATOR.integers(-(2**20), 2**20, shape) for shape in ((16, 4), (4, 16), (16, 16)))
     A_, B_, C_ = np.zeros((2, 64), np.uint32), np.zeros((2, 64), np.uint32), np.zeros((8, 64), np.uint32)
     for i in range(16):
@@ -153,8 +154,8 @@ def test_mfma_of_doubles():
     V = {A + n: row for n, row in enumerate(A_)} | {B + n: row for n, row in enumerate(B_)}
     V |= {C + n: row for n, row in enumerate(C_)}
     text = f"v_mfma_f64_16x16x4_f64 {wide(C, 8)}, {wide(A, 2)}, {wide(B, 2)}, {wide(C, 8)}"
-    w = execute(text, V=V)
-    wanted = a @ b + c
+    w = execute(f"{text} neg:[{signs[0]},{signs[1]},{signs[2]}]", V=V)
+    wanted = (-1) ** (signs[0] + signs[1]) * (a @ b) + (-1) ** signs[2] * c
     for i in range(16):
         for j in range(16):
             lane = j + 16 * (i % 4)
@@ -205,6 +206,40 @@ def test_wmma(arch, result, types, signs):
     w = execute(text + modifiers, arch=arch, V=V)
     seen = (w.F if result == "f32" else w.I)[D : D + 8, 0]
     assert (np.array([[seen[place(i, j)] for j in range(16)] for i in range(16)]) == a @ b + c).all()
+
+
+@pytest.mark.parametrize("result, types, registers", [("f32", "f16", 8), ("f32", "bf16", 8), ("f16", "f16", 4)])
+@pytest.mark.parametrize("low, high", [((1, 0, 0), (1, 0, 0)), ((1, 0, 0), (0, 1, 0)), ((0, 0, 1), (0, 0, 0)),
+                                       ((0, 0, 0), (0, 0, 1)), ((0, 1, 1), (0, 1, 1))])  # fmt: skip
+def test_signs_of_wmma_operands(result, types, registers, low, high):
+    """The same as without modifiers on numbers whose signs were changed before."""
+    halves = GENERATOR.standard_normal((8, 32, 2)).astype(np.float32)
+    words = (halves.view(np.uint32) >> 16) if types == "bf16" else halves.astype(np.float16).view(np.uint16)
+    words = (words[..., 0] | words[..., 1].astype(np.uint32) << 16).astype(np.uint32)
+    c = GENERATOR.standard_normal((registers, 32, 1 if result == "f32" else 2))
+    c = (c.astype(np.float32) if result == "f32" else c.astype(np.float16)).view(np.uint32)[..., 0]
+    text = f"v_wmma_{result}_16x16x16_{types} {wide(D, registers)}, {wide(A, 4)}, {wide(B, 4)}, {wide(C, registers)}"
+    given = {A + n: words[n] for n in range(4)} | {B + n: words[4 + n] for n in range(4)}
+    changed = {
+        first + n: word[n] ^ np.uint32(0x8000 * low[place] | 0x80000000 * high[place])
+        for place, (first, word) in enumerate([(A, words[:4]), (B, words[4:])])
+        for n in range(4)
+    }
+    sign = np.uint32(0x80000000 if result == "f32" else 0x80008000)
+    signed = (c & ~sign if high[2] else c) ^ (sign if low[2] else np.uint32(0))
+    list_of = lambda bits: "[" + ",".join(map(str, bits)) + "]"  # noqa: E731
+    modifiers = f" neg_lo:{list_of(low)} neg_hi:{list_of(high)}"
+    w = execute(text + modifiers, arch="gfx1201", V=given | {C + n: row for n, row in enumerate(c)})
+    plain = execute(text, arch="gfx1201", V=changed | {C + n: row for n, row in enumerate(signed)})
+    assert np.array_equal(w.V[D : D + registers], plain.V[D : D + registers])
+
+
+def test_an_addend_whose_sign_changes_goes_through_its_registers():
+    text = f"v_wmma_f32_16x16x16_f16 {wide(D, 8)}, {wide(A, 4)}, {wide(B, 4)}, "
+    text = f"{text}0\n{text}{wide(D, 8)} neg_lo:[0,0,1]"
+    V = dict(enumerate(GENERATOR.integers(1, 9, (C, 32, 2)).astype(np.float16).view(np.uint32)[..., 0]))
+    alone, together = (execute(text, arch="gfx1201", V=V, as_block=block) for block in (False, True))
+    assert (alone.F[D : D + 8] == 0).all() and (together.F[D : D + 8] == 0).all()
 
 
 # ---- dot products within a lane --------------------------------------------------------------------------------------

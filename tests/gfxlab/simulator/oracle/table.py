@@ -51,10 +51,9 @@ Where guide and simulator differ:
 {reasons}
 
 Missing: conversions of 32 numbers of 6 bits at once, stochastic rounding, sparse matrix products (`v_smfmac`,
-`v_swmmac`), matrix operands with a sign's modifiers, directed rounding of what is
-rounded twice (`v_mac`, `v_mad`, `v_div_fmas`, dot products, the legacy instructions), images,
-interpolation, indexed registers, and what gfx1250 adds. Such an instruction stops the launch with a sentence that names
-it.
+`v_swmmac`), directed rounding of what is rounded twice (`v_mac`, `v_mad`, `v_div_fmas`, dot
+products, the legacy instructions), images, interpolation, indexed registers, and what gfx1250 adds. Such an instruction
+stops the launch with a sentence that names it.
 """
 
 
