@@ -650,6 +650,7 @@ assert max(one_row.loads) == 32 and max(many_rows.loads) == 128
 # %%
 lanes = 16 * 64
 waves_per_simd = 16 // 4
+print("lanes:             ", lanes)
 print("floats per lane:   ", 131072 // lanes)
 print("registers per lane:", 512 // waves_per_simd)
 

@@ -629,7 +629,8 @@ with eager.count() as ops:
     torch.ops.aten.native_dropout(out, p, True)[0] + residual
 with trace() as launch:
     course_kernels.dropout_add(out, residual, p, seed)
-print(f"PyTorch: {ops.bytes / n:.0f} bytes an element, and the mask is kept until the backward pass")
+print("bytes an element")
+print(f"PyTorch: {ops.bytes / n:.0f}, and the mask is kept until the backward pass")
 print(f"fused:   {launch.ledger().bytes / n:.0f}, and nothing is kept but the seed")
 
 # %% [markdown]
@@ -774,6 +775,7 @@ def quant(x, floor):
 
 
 rows = torch.tensor([[0.1, -2.0, 3.5, 0.7, -0.05], [0.0] * 5])
+print("rows:     ", rows.tolist())
 for floor in (0.0, 1e-10):
     q, scale = quant(rows, floor)
     print(f"floor {floor:g}:", (q.float() * scale[:, None]).tolist())
@@ -849,6 +851,7 @@ with trace() as launches:
 with trace() as launch:
     course_kernels.act_mul_fp8_quant(x16, "silu")
 elements = tokens * d
+print("elements:   ", elements)
 print(f"two kernels: {sum(each.ledger().bytes for each in launches) / elements:.2f} bytes an element")
 print(f"one kernel:  {launch.ledger().bytes / elements:.2f} bytes an element")
 

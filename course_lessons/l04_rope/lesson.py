@@ -175,6 +175,7 @@ draw.relative_turns(turned(query, [q for q, _ in places]), turned(key, [k for _,
 # %%
 one_query, one_key = qkv[5, :64], qkv[9, 576:640]  # as they come from the projection, not turned yet
 at_each = [reference.rope(x.expand(6, 1, 64), cos, sin, layout="thd")[:, 0] for x in (one_query, one_key)]
+print("scores, a row for each position of the query")
 print((at_each[0] @ at_each[1].T).numpy().round(2))
 
 # %% [markdown]

@@ -157,6 +157,7 @@ launch.ledger()
 
 # %% tags=["nbval-ignore-output"]
 stored = {"(N, K), as a weight": b, "(K, N)": b.contiguous()}
+print("64 numbers of 4 bytes")
 for name, matrix in stored.items():
     run = simulator.simulate(
         one_result_kernel, (1, 1), (a, matrix, c, *a.stride(), *matrix.stride(), 16, 64), BLOCK_K=64, num_warps=1
@@ -490,6 +491,7 @@ assert report.lds == 2 * 64 * 64 * 2
 
 # %%
 lanes = torch.arange(32)
+print("32 lanes read")
 for name, words in (("a row", lanes), ("a column", 32 * lanes), ("a column, rows 33 words apart", 33 * lanes)):
     banks = words % 32
     print(f"{name:30} banks {banks[:4].tolist()} ...: {banks.bincount().max()} cycles")
@@ -1000,6 +1002,7 @@ with trace() as launch:
 torch.testing.assert_close(y, torch.nn.functional.conv2d(image, filters, padding=1), atol=1e-3, rtol=1e-3)
 times = launch.times("x_ptr").reshape(14, 14, 32)
 corner, edge, inner = times[0, 0, 0], times[0, 7, 0], times[7, 7, 0]
+print("an image of", tuple(image.shape))
 print(f"a corner is read {corner} times, an edge {edge} times, an inner pixel {inner} times")
 unfolded = 2 * 9 * image.nbytes
 print(f"im2col would write and read {unfolded:,} bytes; the image has {image.nbytes:,}")

@@ -104,6 +104,7 @@ def necessary(tokens, heads=9, kv_heads=3, dim=64, itemsize=4):
     return (2 * heads + 2 * kv_heads) * tokens * dim * itemsize
 
 
+print("heads: 9 of queries, 3 of keys and values")
 for tokens in (37, 128, 512):
     many_q, many_k, many_v = (torch.randn(heads, tokens, 64) for heads in (9, 3, 3))
     with eager.count() as ops:
@@ -374,6 +375,7 @@ frames
 big_q, big_k, big_v = (torch.randn(heads, 512, 64, generator=generator) for heads in (9, 3, 3))
 with trace() as launch:
     run(tiled_kernel, big_q, big_k, big_v, 64, 64)
+print("keys:", tuple(big_k.shape))
 print("each element of k is read", launch.times("k_ptr").max(), "times")
 launch.ledger()
 
@@ -858,6 +860,7 @@ print("right:", torch.allclose(o, window_reference(*head), atol=1e-5))
 # %%
 few = q[1], k[0, :24].contiguous(), v[0, :24].contiguous()
 o = window(*few, minus_infinity=-1e4)
+print(len(few[0]), "queries,", len(few[1]), "keys")
 print("right:", torch.allclose(o, window_reference(*few), atol=1e-5))
 print("zeros for a query that sees nothing:   ", bool((o[:13] == 0).all()))
 mean = v[0, :16].mean(0).expand(13, 64)

@@ -338,6 +338,7 @@ draw.bytes_bar(moved, "six tokens of one layer into the cache")
 # %%
 lengths = torch.randint(100, 1500, (64,), generator=generator)
 reserved, used = 64 * 8192, int(lengths.sum())
+print(f"tokens:   {used:,}")
 print(f"reserved: {reserved * token / 1e9:.1f} GB, in use: {used / reserved:.0%}")
 in_pages = int((-(-lengths // 16)).sum()) * 16
 print(f"in pages of 16: {in_pages * token / 1e9:.1f} GB, in use: {used / in_pages:.1%}")
