@@ -15,7 +15,7 @@ export TORCH ROCM
 test test-full test-simulator test-workshop: export OMP_NUM_THREADS = 1  # pytest-xdist has a process for each core already
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lab update test test-full test-simulator test-workshop test-browser test-gpu bench compat lessons book lint clean
+.PHONY: help setup lab update test test-full test-simulator test-workshop test-browser test-gpu bench compat lessons book slides wheelhouse lint clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
@@ -74,6 +74,13 @@ lessons: setup  ## build notebooks/, exercises/ and solutions/ from course_lesso
 
 book: setup  ## all lessons and solutions as static HTML in build/book, to be read without a server
 	@$(BIN)/python -m course_lab.book build/book
+
+slides: setup  ## all lessons as slides in build/slides, to be shown without a network
+	npm install --silent --no-fund --no-audit --prefix build/reveal reveal.js@5 requirejs@2 jquery@3
+	@$(BIN)/course slides --out build/slides --scripts build/reveal/node_modules
+
+wheelhouse:  ## every wheel of `make setup` in build/wheelhouse, for a room without a network
+	@$(PYTHON) scripts/wheelhouse.py
 
 lint: setup  ## check the style of the code
 	$(BIN)/ruff check --quiet

@@ -198,6 +198,23 @@ def nbgrader(
 
 
 @app.command()
+def slides(
+    chosen: Annotated[list[str] | None, typer.Argument(help="Lessons, such as 2; none means all.")] = None,
+    out: Annotated[Path, typer.Option(help="The folder for the decks.")] = Path("build/slides"),
+    scripts: Annotated[
+        Path | None, typer.Option(help="A node_modules with reveal.js, requirejs and jquery: decks without a network.")
+    ] = None,
+) -> None:
+    """Export lessons as slides; open a deck in a browser."""
+    from course_lab.authoring import lessons
+    from course_lab.book.slides import write_slides
+
+    named = [lessons.lesson(name.zfill(2) if name.isdigit() else name) for name in chosen or ()]
+    for lesson in named or lessons.all():
+        print(write_slides(lesson, out, scripts))
+
+
+@app.command()
 def sync(
     clear: Annotated[
         bool,

@@ -83,7 +83,7 @@ def test_files_carry_no_noise(fake_course):
         assert set(notebook["metadata"]) == {"course", "kernelspec", "language_info"}
         ids = [cell["id"] for cell in notebook["cells"]]
         assert len(set(ids)) == len(ids)
-        assert {key for cell in notebook["cells"] for key in cell["metadata"]} <= {"tags", "course"}
+        assert {key for cell in notebook["cells"] for key in cell["metadata"]} <= {"tags", "course", "slideshow"}
 
 
 def test_saving_a_notebook_as_jupyterlab_does_changes_no_byte(fake_course):

@@ -10,7 +10,7 @@ from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
 from course_lab.authoring import source
-from course_lab.authoring.build import glossary
+from course_lab.authoring.build import glossary, slides
 from course_lab.authoring.lessons import Lesson
 
 NOT_COMPARED = "nbval-ignore-output"
@@ -42,6 +42,7 @@ def lesson_notebook(lesson: Lesson) -> NotebookNode:
     nodes = [_exercise_cell(lesson, cell, lambda answer: answer.stub) for cell in cells]
     _fold_answers(nodes)
     _link_glossary(nodes)
+    slides.tag(nodes, PREDICT)
     return notebook(lesson, nodes)
 
 

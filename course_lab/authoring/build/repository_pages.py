@@ -7,7 +7,7 @@ from pathlib import Path
 
 import course_lab
 from course_lab.authoring import core, lessons
-from course_lab.authoring.build import compat, field_guide, glossary
+from course_lab.authoring.build import compat, field_guide, glossary, plans
 from course_lab.authoring.lessons import Lesson
 from course_lab.bench import survey
 from gfxlab.tables import Table
@@ -47,6 +47,12 @@ def pages(root: Path = ROOT) -> Iterator[tuple[Path, str]]:
         yield root / glossary.PAGE, glossary.page(here)
         yield root / "docs" / "simulator.md", _SIMULATOR.format(table=survey.table(results))
         yield root / "docs" / "field_guide.md", field_guide.page(here)
+        guide = root / plans.PAGE
+        tables = {"timetables": plans.timetables(), "misconceptions": plans.misconceptions()}
+        text = guide.read_text(encoding="utf-8")
+        for name, table in tables.items():
+            text = between(name, table, text)
+        yield guide, text
 
 
 def lesson_table(of: list[Lesson]) -> str:
