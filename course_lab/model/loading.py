@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import fields
+from typing import Any
+
 import torch
 from torch import Tensor
 
+from course_lab.model import mapped
 from course_lab.model.config import Config
 from course_lab.model.smollm2 import LayerWeights, SmolLM2, Weights
 from course_lab.model.tokenizer import Tokenizer
@@ -12,6 +17,13 @@ from course_lab.model.weights import GgufFile, require_weights
 from course_lab.waiting import progress_bar
 from gfxlab import engines
 
+METADATA = "metadata"  # the name beside the tensors'
+_ASKED = (  # what a GGUF file says of model and tokenizer
+    *(f"llama.{name}" for name in ("embedding_length", "feed_forward_length", "block_count", "context_length")),
+    *(f"llama.attention.{name}" for name in ("head_count", "head_count_kv", "layer_norm_rms_epsilon")),
+    *("llama.vocab_size", "llama.rope.freq_base", "tokenizer.chat_template"),
+    *(f"tokenizer.ggml.{name}" for name in ("tokens", "merges", "pre", "token_type", "eos_token_id")),
+)
 _loaded: dict[tuple[torch.dtype, torch.device], SmolLM2] = {}
 
 
@@ -39,18 +51,62 @@ def load(
 
 def _read(dtype: torch.dtype, device: torch.device, progress: bool) -> SmolLM2:
     path = require_weights()
-    with progress_bar(None, "reading SmolLM2", "tensor", progress) as bar:
-        file = GgufFile(path)
-        config, tokenizer = read_config(file), Tokenizer(file)
-        bar.reset(total=len(file))
+    kept = mapped.tensors()
+    if kept is None:
+        kept = dequantised(GgufFile(path), progress)
+        if mapped.keep(kept):
+            kept = mapped.tensors() or kept
+    about = Metadata(kept.pop(METADATA))
+    config = read_config(about)
+    tensors = {name: tensor.to(device, dtype) for name, tensor in kept.items()}
+    return SmolLM2(config, of_names(tensors, config.num_layers), Tokenizer(about))
+
+
+class Metadata:
+    """What a GGUF file says about its model, as a tensor of bytes that can be kept beside the weights."""
+
+    def __init__(self, content: Tensor) -> None:
+        self._values = json.loads(content.numpy().tobytes())
+
+    def metadata(self, key: str) -> Any:
+        """As `GgufFile.metadata`."""
+        return self._values[key]
+
+    @staticmethod
+    def of(file: GgufFile) -> Tensor:
+        """The bytes of what the model and its tokenizer ask for."""
+        text = json.dumps({key: file.metadata(key) for key in _ASKED}, separators=(",", ":"))
+        return torch.frombuffer(bytearray(text.encode()), dtype=torch.uint8)
+
+
+def dequantised(file: GgufFile, progress: bool) -> dict[str, Tensor]:
+    """Every tensor of the model by name, and METADATA."""
+    with progress_bar(len(file), "reading SmolLM2", "tensor", progress) as bar:
         tensors = {}
         for name, tensor in file.tensors():
-            tensors[name] = tensor.to(device, dtype)
+            tensors[name] = tensor
             bar.update()
-    return SmolLM2(config, assemble(tensors, config), tokenizer)
+    return named(assemble(tensors, read_config(file))) | {METADATA: Metadata.of(file)}
 
 
-def read_config(file: GgufFile) -> Config:
+def named(weights: Weights) -> dict[str, Tensor]:
+    """The tensors of the model by name: "embedding", "layers.7.qkv" ..."""
+    found = {"embedding": weights.embedding, "final_norm": weights.final_norm}
+    for index, layer in enumerate(weights.layers):
+        found |= {f"layers.{index}.{field.name}": getattr(layer, field.name) for field in fields(layer)}
+    return found
+
+
+def of_names(tensors: dict[str, Tensor], num_layers: int) -> Weights:
+    """The weights whose `named` these are."""
+    parts = [field.name for field in fields(LayerWeights)]
+    layers = [
+        LayerWeights(**{part: tensors[f"layers.{index}.{part}"] for part in parts}) for index in range(num_layers)
+    ]
+    return Weights(tensors["embedding"], layers, tensors["final_norm"])
+
+
+def read_config(file: GgufFile | Metadata) -> Config:
     """The model's sizes, as the file states them."""
     of = file.metadata
     hidden_size, num_q_heads = of("llama.embedding_length"), of("llama.attention.head_count")

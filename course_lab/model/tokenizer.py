@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any, Protocol
 
-from course_lab.model.weights import GgufFile, require
+from course_lab.model.weights import require
 
 _CONTROL = 3  # the GGUF token type of <|im_start|> and the like (llama.cpp: LLAMA_TOKEN_TYPE_CONTROL)
+
+
+class HasMetadata(Protocol):
+    """A GGUF file, or what was kept of one."""
+
+    def metadata(self, key: str) -> Any: ...
 
 
 class Tokenizer:
     """SmolLM2's tokenizer: byte-level BPE over 49152 tokens."""
 
-    def __init__(self, file: GgufFile) -> None:
+    def __init__(self, file: HasMetadata) -> None:
         self._bpe = _byte_level_bpe(file)
         self._template = _compile_template(file.metadata("tokenizer.chat_template"))
         self.end_of_text: int = file.metadata("tokenizer.ggml.eos_token_id")
@@ -31,7 +38,7 @@ class Tokenizer:
         return self._template.render(messages=messages, add_generation_prompt=True)
 
 
-def _byte_level_bpe(file: GgufFile):
+def _byte_level_bpe(file: HasMetadata):
     """The ``tokenizers.Tokenizer`` with the file's vocabulary, merges and control tokens."""
     tokenizers = require("tokenizers")
     tokens = file.metadata("tokenizer.ggml.tokens")

@@ -64,12 +64,13 @@ def test_the_short_path_is_in_the_one_day_plan_and_fits_into_a_day():
 def environment(tmp_path):
     """A clone-like folder with the guide's files, and a virtual environment that sees this one's packages."""
     venv = tmp_path / "venv"
-    subprocess.run([sys.executable, "-m", "venv", venv], check=True)
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", venv], check=True)
     (site,) = venv.glob("lib/python*/site-packages")
     (site / "outer.pth").write_text(f"import site; site.addsitedir({sysconfig.get_path('purelib')!r})\n")
-    course = venv / "bin" / "course"
-    course.write_text(f"#!{venv}/bin/python\nimport sys\nfrom course_lab.cli import main\nsys.exit(main())\n")
-    course.chmod(0o755)
+    for command, module in (("course", "course_lab"), ("pip", "pip")):
+        script = venv / "bin" / command
+        script.write_text(f'#!/bin/sh\nexec {venv}/bin/python -m {module} "$@"\n')
+        script.chmod(0o755)
     for path, text in files().items():
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_text(text)

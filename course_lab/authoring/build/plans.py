@@ -1,4 +1,4 @@
-"""The instructor's guide: timetables and the misconceptions of each lesson, from the lessons' own minutes and mutants."""
+"""The instructor's guide: timetables and misconceptions of each lesson, from the lessons' own minutes and mutants."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def _clock(minutes: int) -> str:
 
 
 def misconceptions() -> str:
-    """Markdown: for each lesson what learners do, and the diagnosis that shows it, from wrong answers that CI proves."""
+    """Markdown: for each lesson what learners do, and the diagnosis that shows it, from wrong answers under test."""
     parts = []
     for lesson in lessons.all():
         rows = [
@@ -111,7 +111,7 @@ def misconceptions() -> str:
 
 
 def _wrong_in(lesson: Lesson) -> Iterator[tuple[str, str, str]]:
-    """Name, diagnosis and exercise of known wrong answers, each diagnosis once, those of everybody's exercises first."""
+    """Name, diagnosis and exercise of wrong answers, each diagnosis once, those of everybody's exercises first."""
     first = {exercise.number for exercise in _everybodys(lesson)}
     seen: set[str] = set()
     for number, mutant in sorted(_mutants(lesson), key=lambda pair: pair[0] not in first):
