@@ -15,7 +15,7 @@ export TORCH ROCM
 test test-full test-simulator test-workshop: export OMP_NUM_THREADS = 1  # pytest-xdist has a process for each core already
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lab update test test-full test-simulator test-workshop test-browser test-gpu bench compat lessons book slides wheelhouse lint clean
+.PHONY: help setup lab update test test-full test-simulator test-workshop test-hub test-browser test-gpu bench compat lessons book slides wheelhouse hub load lint clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
@@ -54,6 +54,11 @@ test-workshop: setup  ## a class: hostile submissions, kills, throughput, a clus
 	@test -x build/nbgrader/bin/nbgrader || scripts/nbgrader.sh $(BIN)/python build/nbgrader
 	$(PYTEST) -n 2 --dist loadfile -m "slow or not slow" tests/lab/classroom
 
+test-hub: setup  ## JupyterHub with real accounts, over HTTP and in a browser; as root; CHART=FOLDER: the cluster's values too
+	$(BIN)/python -m pip install --quiet "jupyterhub>=5.3,<7" playwright jsonschema
+	npm install --silent --no-fund --no-audit --prefix build/hub configurable-http-proxy@5
+	$(PYTEST) -m "hub or browser or slow or not slow" tests/workshop
+
 test-browser: setup  ## the course in a browser; needs Debian's chromium, screenshots in build/screenshots
 	$(BIN)/python -m pip install --quiet playwright
 	npm install --silent --no-fund --no-audit --prefix build/axe axe-core || true
@@ -81,6 +86,15 @@ slides: setup  ## all lessons as slides in build/slides, to be shown without a n
 
 wheelhouse:  ## every wheel of `make setup` in build/wheelhouse, for a room without a network
 	@$(PYTHON) scripts/wheelhouse.py
+
+hub: setup  ## JupyterHub for a room on this machine, as root: BOARD=yes with the live board (workshop/README.md)
+	$(BIN)/python -m pip install --quiet "jupyterhub>=5.3,<7"
+	npm install --silent --no-fund --no-audit --prefix build/hub configurable-http-proxy@5
+	@COURSE_WEIGHTS=$(CURDIR)/build/hub/shared $(BIN)/python -c "from course_lab import model; model.load(device='cpu')"
+	COURSE_BOARD=$(BOARD) $(BIN)/python -m jupyterhub -f workshop/jupyterhub_config.py
+
+load: setup  ## thirty learners at once on this machine: memory, waiting times, verdicts; a few minutes
+	$(BIN)/python workshop/load.py --learners 30 --store
 
 lint: setup  ## check the style of the code
 	$(BIN)/ruff check --quiet

@@ -124,11 +124,13 @@ def _failed(answer: Answer) -> bool:
     """Grade one answer and print what was found; whether it is wrong."""
     from course_lab.check import grade
     from course_lab.check.attempts import keep, since_last
+    from course_lab.check.queueing import turn
 
     if answer.unsaved:
         print(answer.unsaved)
         return True
-    report = grade(answer.exercise.number, answer.code, card=answer.named)
+    with turn():
+        report = grade(answer.exercise.number, answer.code, card=answer.named)
     report = replace(report, change=since_last(answer.exercise, report))
     keep(answer.exercise, answer.code, report)
     print(report if report.status == "failed" or answer.named else report.headline)
@@ -239,6 +241,21 @@ def progress() -> None:
     from course_lab.journal import progress
 
     print(progress())
+
+
+@app.command()
+def board(
+    switch: Annotated[str, typer.Argument(help="on: each check of yours is sent there; off: none, and your row goes.")],
+) -> None:
+    """Join the live board of a workshop, or leave it."""
+    from course_lab import board as boards
+
+    if switch not in ("on", "off"):
+        _stop(f"`course board {switch}`: say on or off.")
+    try:
+        print(boards.join() if switch == "on" else boards.leave())
+    except boards.BoardError as error:
+        _stop(str(error))
 
 
 @app.command()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from course_lab import board
 from course_lab.authoring import source
 from course_lab.authoring.exercise import Exercise
 from course_lab.check.report import Report
@@ -47,3 +48,4 @@ def keep(exercise: Exercise, code: str, report: Report) -> None:
     if report.passed:
         about |= {"code": code, "entry": exercise.entry, "engines": list(report.engines)}
     record(exercise.number, "attempt", **about)
+    board.post(exercise.number, *about["cases"], about["diagnosis"])

@@ -21,6 +21,7 @@ from course_lab.authoring.exercise import Exercise
 from course_lab.check import above, answer, grading
 from course_lab.check.attempts import keep, since_last
 from course_lab.check.mine import given, my_kernel
+from course_lab.check.queueing import turn
 from course_lab.check.report import ExerciseFailed
 from course_lab.journal import history, record
 from course_lab.waiting import Waiting
@@ -72,7 +73,7 @@ def check_cell(shell: InteractiveShell, line: str, cell: str) -> None:
     exercise, strict = _exercise(line, "%%exercise"), grading.strict()
     code = f"%%exercise {exercise.number}\n{cell}"
     try:
-        with Waiting(exercise.number) as tell:
+        with Waiting(exercise.number) as tell, turn(tell):
             report = grading.grade(exercise.number, code, card=not strict, tell=tell)
     except KeyboardInterrupt:
         raise Stopped from None

@@ -25,4 +25,4 @@ def commands() -> list[str]:
 
 def hidden_case() -> str:
     """The case that the guide adds to the instructor's copy."""
-    return re.search(r"^```python\n(    Case\(.*\n)```", GUIDE, re.MULTILINE)[1]
+    return re.search(r"^```text\n(    Case\(.*\n)```", GUIDE, re.MULTILINE)[1]

@@ -8,6 +8,8 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import tempfile
+from pathlib import Path
 
 import pytest
 from guide_text import GUIDE, ROOT, commands, files, hidden_case
@@ -61,9 +63,18 @@ def test_the_short_path_is_in_the_one_day_plan_and_fits_into_a_day():
 
 
 @pytest.fixture
-def environment(tmp_path):
-    """A clone-like folder with the guide's files, and a virtual environment that sees this one's packages."""
-    venv = tmp_path / "venv"
+def folder():
+    """A folder that other accounts can enter, as `course grade` becomes another one."""
+    path = Path(tempfile.mkdtemp(prefix="course-guide-"))
+    path.chmod(0o755)
+    yield path
+    shutil.rmtree(path)
+
+
+@pytest.fixture
+def environment(folder):
+    """The guide's files, and a virtual environment that sees this one's packages: (folder, variables)."""
+    venv = folder / "venv"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", venv], check=True)
     (site,) = venv.glob("lib/python*/site-packages")
     (site / "outer.pth").write_text(f"import site; site.addsitedir({sysconfig.get_path('purelib')!r})\n")
@@ -72,11 +83,11 @@ def environment(tmp_path):
         script.write_text(f'#!/bin/sh\nexec {venv}/bin/python -m {module} "$@"\n')
         script.chmod(0o755)
     for path, text in files().items():
-        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / path).write_text(text)
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text(text)
     env = {**os.environ, "PATH": f"{venv}/bin:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
     # the room has pip's build tools in its wheelhouse; here the environment's own setuptools builds
-    return tmp_path, env | {"PIP_NO_BUILD_ISOLATION": "0", "PIP_NO_INDEX": "1", "COURSE_HOME": str(tmp_path / "home")}
+    return folder, env | {"PIP_NO_BUILD_ISOLATION": "0", "PIP_NO_INDEX": "1", "COURSE_HOME": str(folder / "home")}
 
 
 @pytest.mark.slow
@@ -92,7 +103,7 @@ def test_the_exercise_in_ten_minutes(environment):
     *making, grading = commands()
     assert len(files()) == 6 and len(making) == 4
     printed = [run(command) for command in making]
-    assert "5 of 5" in printed[2] and "right" in printed[3]
+    assert "6 of 6" in printed[2] and "right" in printed[3]
     spec = folder / "my_exercises" / "my_lesson" / "spec.py"
     spec.write_text(spec.read_text().replace("\n)\nHINTS", f"\n{hidden_case()})\nHINTS"))
     (folder / "submissions" / "ann").mkdir(parents=True)
