@@ -19,4 +19,10 @@ def link(code: str) -> str:
     """The code as HTML, linked from the notebook's folder to its entry, where the course is here with its pages."""
     if not PAGE.exists():
         return escape(code)
-    return f'<a href="{escape(Path(os.path.relpath(PAGE)).as_posix())}#{escape(code)}">{escape(code)}</a>'
+    return f'<a href="{escape(_from_here())}#{escape(code)}">{escape(code)}</a>'
+
+
+def _from_here() -> str:
+    """The page's path; beside a learner's copies, wherever they are, stands a link to its folder."""
+    beside = Path("..") / PAGE.relative_to(ROOT)
+    return (beside if beside.exists() else Path(os.path.relpath(PAGE))).as_posix()

@@ -24,6 +24,7 @@ from gfxlab.code.card import cards_of
 _SECONDS = 20.0  # a large unrolled kernel takes the compiler a while
 _WASTE = 1.05  # of the bytes that the solution moves
 _MOST_WASTE = 2
+_PROMPT, _WIDTH = 2048, 576  # tokens of a prompt; numbers that describe one in SmolLM2-135M
 _solutions: dict[str, Measured] = {}  # of this process
 
 
@@ -75,9 +76,17 @@ def look(job: Job, picture: str, runs: list[CaseRun], solution: str | None, arch
     with ThreadPoolExecutor(2) as pool:
         other = pool.submit(_of_solution, job, picture, solution, arch) if solution else None
         mine = _measure(job, picture, arch)
-        return _card(
-            mine if run.no_idle else replace(mine, idle=0), other.result() if other else None, run.case.name, arch
-        )
+        mine = _at_the_models_size(mine if run.no_idle else replace(mine, idle=0), run)
+        return _card(mine, other.result() if other else None, run.case.name, arch)
+
+
+def _at_the_models_size(mine: Measured, run: CaseRun) -> Measured:
+    """With least times for as many of this case as come to a prompt: a case by itself takes no time worth reading."""
+    many = _PROMPT * _WIDTH / max((tensor.numel() for tensor in _tensors(run)), default=_PROMPT * _WIDTH)
+    if mine.amd is None or mine.amd.work is None or many <= 1:
+        return mine
+    what = f"{_PROMPT:,} tokens of SmolLM2, {_WIDTH} numbers each: {many:,.0f} times this case"
+    return replace(mine, amd=replace(mine.amd, work=replace(mine.amd.work, many=many, many_are=what)))
 
 
 def roomiest(runs: list[CaseRun]) -> CaseRun:
@@ -136,23 +145,24 @@ def _card(mine: Measured, other: Measured | None, case: str, arch: str) -> Card:
     if mine.problem:
         return Card(mine.problem, style.card("Instruments", f"<p>{escape(mine.problem)}</p>"))
     title = f"How well? On the case “{case}”, for {cards_of(arch) or arch}"
-    lines = [mine.bytes_line(other), *mine.waste[:_MOST_WASTE]]
-    worse: list[str] = []
+    lines, worse = [mine.bytes_line(other), *mine.waste[:_MOST_WASTE]], []
     if other and not other.problem:
         worse = remarks(mine, other)
         what = "bytes, launches and machine code" if mine.amd and other.amd else "bytes and launches"
-        lines.append(
-            f"The reference solution does better ({len(worse)}):"
-            if worse
-            else f"No worse than the reference solution in {what}."
-        )
-    if mine.refused:
-        worse.append(mine.refused)
-    return Card(_text(title, lines, worse, mine), _html(title, lines, worse, mine))
+        lines += [] if worse else [f"No worse than the reference solution in {what}."]
+    first = [f"The reference solution does better ({len(worse)}):"] if worse else []
+    worse += [mine.refused] if mine.refused else []
+    return Card(_text(title, first, worse, lines, mine), _html(title, first, worse, lines, mine))
 
 
-def _text(title: str, lines: list[str], worse: list[str], mine: Measured) -> str:
-    parts = ["\n".join([title, *(f"  {line}" for line in lines), *(f"  ! {sentence}" for sentence in worse)])]
+def _text(title: str, first: list[str], worse: list[str], lines: list[str], mine: Measured) -> str:
+    """What can be changed comes first."""
+    body = [
+        *(f"  {line}" for line in first),
+        *(f"  ! {sentence}" for sentence in worse),
+        *(f"  {line}" for line in lines),
+    ]
+    parts = ["\n".join([title, *body])]
     if mine.amd:
         parts.append(str(mine.amd))
     if mine.picture:
@@ -160,9 +170,9 @@ def _text(title: str, lines: list[str], worse: list[str], mine: Measured) -> str
     return "\n\n".join(parts)
 
 
-def _html(title: str, lines: list[str], worse: list[str], mine: Measured) -> str:
-    body = "".join(f"<p>{escape(line)}</p>" for line in lines) + style.warnings(worse)
-    parts = [style.card(title, body)]
+def _html(title: str, first: list[str], worse: list[str], lines: list[str], mine: Measured) -> str:
+    top, rest = ("".join(f"<p>{escape(line)}</p>" for line in some) for some in (first, lines))
+    parts = [style.card(title, top + style.warnings(worse) + rest)]
     if mine.amd:
         parts.append(mine.amd._repr_html_())
     if mine.picture:

@@ -457,7 +457,7 @@ for number, names in blind.items():
 #
 # ```
 #   Id   Target Id                                 Frame
-#   1    Thread 0x7ffff648bf80 (LWP 1981864) "saxpy" 0x00007ffff5a6c9ef in ?? () from .../libhsa-runtime64.so.1
+#   1    Thread 0x7ffff648bf80 (LWP 1981864) "saxpy" 0x00007ffff5a6c9ef in ?? ()
 # * 7    AMDGPU Wave 1:2:1:1 (0,0,0)/0 "saxpy"       saxpy_kernel () at saxpy.cpp:8
 #
 #   Id   Target Id                      Grid    Workgroup Fence   Kernel Function

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import torch
@@ -64,7 +64,8 @@ class Work:
     """What a whole launch has to do, `*_from` in words how that is known.
 
     bytes: of global memory, each touched element once. vector, matrix: FLOPs; unit: the matrix units' arithmetic
-    ('bf16', 'fp8', 'fp32 matrix', or '' without any).
+    ('bf16', 'fp8', 'fp32 matrix', or '' without any). many, many_are: the least times in `rows` are those of so many
+    such launches side by side, and what they come to in words; for a launch too small to have a time of interest.
     """
 
     bytes: float
@@ -73,6 +74,8 @@ class Work:
     matrix: float
     unit: str
     flops_from: str
+    many: float = 1.0
+    many_are: str = ""
 
     @property
     def flops(self) -> float:
@@ -93,8 +96,11 @@ class Work:
             "bytes to move": f"{format_bytes(self.bytes)} ({self.bytes_from})",
             "arithmetic": f"{format_flops(self.flops)} ({self.flops_from})",
         }
+        if self.many_are:
+            rows["least times are for"] = self.many_are
+        amounts = {name: self.many * getattr(self, name) for name in ("bytes", "vector", "matrix")}
         for name in CARDS:
-            bound = self.bound(name)
+            bound = replace(self, **amounts).bound(name)
             limit = f"{hardware.card(name).bandwidth / 1e12:g} TB/s" if bound.roof == "memory" else f"{bound.unit} rate"
             rows[f"least time, {name}"] = f"{format_seconds(bound.seconds)}, roof: {bound.roof} ({limit})"
         return rows

@@ -22,7 +22,7 @@ from course_kernels import matmul
 from course_lab.authoring.exercise import Case
 from course_lab.check import grade, instruments, measured
 from course_lab.check.grading import make_job, make_runs
-from gfxlab import sandbox
+from gfxlab import hardware, sandbox, units
 from gfxlab.code import compiler
 from gfxlab.tracing import trace
 
@@ -79,6 +79,14 @@ def test_a_right_answer_gets_bytes_machine_code_and_a_picture():
     assert "reference solution" not in shown.text
 
 
+def test_least_times_are_those_of_a_prompt_and_not_of_a_toy_case():
+    shown = card(DOUBLE, DOUBLE_SOLUTION).text
+    assert "2,048 tokens of SmolLM2, 576 numbers each: 1,152 times this case" in shown
+    time = hardware.lower_bound(1152 * 8192, 0, "MI300X").seconds
+    line = next(line for line in shown.splitlines() if line.strip().startswith("least time, MI300X"))
+    assert units.format_seconds(time) in line and "8 KiB" in shown, "the bytes are the case's own"
+
+
 def test_the_report_shows_the_card_in_every_form():
     report = grade(DOUBLE, DOUBLE_SOLUTION, card=True)
     assert report.card.text in str(report) and report.card.html in report._repr_html_()
@@ -94,11 +102,11 @@ def test_a_wrong_answer_is_not_measured(measured_codes):
 def test_what_one_kernel_leaves_for_the_next_is_not_needed():
     shown = card(DOUBLE, TWO_LAUNCHES, DOUBLE_SOLUTION)
     lines = shown.text.splitlines()
-    assert lines[1] == "  24,576 bytes moved, the reference solution moves 8,192: a score of 33%."
-    assert lines[2:5] == [
+    assert lines[1:5] == [
         "  The reference solution does better (2):",
         "  ! 2 kernels launched where one would do.",
         "  ! 24,576 bytes moved where 8,192 would do.",
+        "  24,576 bytes moved, the reference solution moves 8,192: a score of 33%.",
     ]
     assert "2 kernels launched where one would do." in shown.html
 
@@ -120,8 +128,8 @@ def test_elements_that_are_read_again_are_named():
         "    x = tl.load(x_ptr + row * stride_xm + cols, mask=mask, other=0.0).to(tl.float32)\n    tl.store(",
     )
     lines = card(ROW_SUM, twice, ROW_SUM_SOLUTION).text.splitlines()
-    assert lines[2] == "  x_ptr: each element is asked for 2 times; only a cache can save that."
-    assert lines[4] == "  ! 3,072 bytes moved where 2,048 would do."
+    assert lines[2] == "  ! 3,072 bytes moved where 2,048 would do."
+    assert lines[4] == "  x_ptr: each element is asked for 2 times; only a cache can save that."
 
 
 @dataclass
