@@ -161,9 +161,11 @@ class Lab:
 
     def violations(self, axe: str, where: list[str]) -> list[str]:
         """What axe-core has against WCAG 2.2 AA in parts of the page, a line each."""
+        self.page.add_style_tag(content="body { height: 100vh }")  # without a height axe takes all of it for hidden
         self.page.evaluate(axe)
         what = {"type": "tag", "values": ["wcag2a", "wcag2aa", "wcag21aa", "wcag22aa"]}
-        found = self.page.evaluate("([where, only]) => axe.run({include: where}, {runOnly: only})", [where, what])
+        every = [[selector] for selector in where]
+        found = self.page.evaluate("([where, only]) => axe.run({include: where}, {runOnly: only})", [every, what])
         assert any(rule["id"] == "color-contrast" for rule in found["passes"]), "axe-core looked at nothing"
         return [
             f"{rule['id']}: {node['html'][:160]} {node['failureSummary'].splitlines()[-1].strip()}"

@@ -73,6 +73,58 @@ def test_an_exercise_from_the_first_try_to_the_next_visit(lab, work):
     assert "widget-view" not in saved and '"name": "stderr"' not in saved
 
 
+LONGEST = """
+() => [...document.querySelectorAll('.jp-RenderedMarkdown > p')].map(p => {
+    const lines = {}, range = document.createRange(), walker = document.createTreeWalker(p, NodeFilter.SHOW_TEXT);
+    for (let text = walker.nextNode(); text; text = walker.nextNode())
+        for (let i = 0; i < text.length; i++) {
+            range.setStart(text, i);
+            range.setEnd(text, i + 1);
+            const box = range.getBoundingClientRect(), line = Math.round(box.bottom / 8);
+            if (box.height) lines[line] = (lines[line] || 0) + 1;
+        }
+    return Math.max(0, ...Object.values(lines));
+})
+"""
+
+
+@pytest.mark.parametrize("width", [1366, 1920])
+def test_a_page_is_easy_to_read_and_easy_to_find(lab, width):
+    lesson = lab("work/notebooks/08_clinic.ipynb", width)
+    page = lesson.page
+    assert 70 < max(page.evaluate(LONGEST)) < 105  # characters of a line of prose
+    link = page.locator(".jp-RenderedMarkdown p a[href*='exercises/08_clinic']").first
+    assert "underline" in link.evaluate("a => getComputedStyle(a).textDecorationLine")
+    folded = page.locator(".jp-OutputPlaceholder .jp-PlaceholderText").first
+    folded.scroll_into_view_if_needed()
+    drawn = folded.evaluate("e => [getComputedStyle(e).fontSize, getComputedStyle(e, '::before').content]")
+    assert drawn[0] == "0px" and "Your prediction first" in drawn[1]  # its first line would give the answer away
+    lesson.shot(f"clinic-{width}")
+    link.click()
+    page.locator(".lm-TabBar-tab[title*='work/exercises/']").wait_for()
+    labels = page.locator(".lm-DockPanel-tabBar .lm-TabBar-tabLabel")
+    before = labels.evaluate_all("all => all.map(e => getComputedStyle(e, '::before').content)")
+    assert before == ["none", '"Exercises "'] and lesson.complaints == []
+
+
+def test_a_report_opens_the_field_guide_at_its_entry(lab):
+    exercises = lab("work/exercises/01_vector_add.ipynb")
+    exercises.write("%%exercise 1.1", "%%exercise 1.1\nfactor = 3")
+    cell = exercises.start("%%exercise 1.1")
+    link = cell.locator("a[href*='field_guide.md#']").first
+    link.wait_for()
+    code = link.inner_text()
+    link.click()
+    entry = exercises.page.locator(f".jp-MarkdownViewer [data-jupyter-id='{code}']")
+    entry.wait_for(state="attached")
+    exercises.page.wait_for_timeout(2000)
+    top = entry.evaluate("e => e.getBoundingClientRect().top")
+    assert 0 <= top < 900, f"{code} is not in view"
+    assert entry.evaluate("e => e.closest('.jp-MarkdownViewer, .jp-RenderedMarkdown').scrollHeight") > 2000
+    exercises.shot("field-guide")
+    assert exercises.complaints == []
+
+
 def test_the_dark_theme_shows_the_same(lab):
     lesson = lab(LESSON)
     lesson.dark()
@@ -81,7 +133,9 @@ def test_the_dark_theme_shows_the_same(lab):
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-@pytest.mark.parametrize("name", [LESSON, EXERCISES, "work/notebooks/01_vector_add.ipynb"])
+@pytest.mark.parametrize(
+    "name", [LESSON, EXERCISES, "work/notebooks/01_vector_add.ipynb", "work/notebooks/08_clinic.ipynb"]
+)
 def test_text_and_pictures_are_accessible(lab, axe, name, dark):
     lesson = lab(name)
     if dark:
