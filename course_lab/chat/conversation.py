@@ -41,8 +41,8 @@ class Conversation:
     conversation may have; past it the oldest messages are forgotten, each as a whole.
 
     Raises:
-        ValueError: `mine` on an engine that runs no kernels, a sampler where steps are recorded, or more room than the
-            model's context.
+        ValueError: `mine` on an engine that runs no kernels, a sampler where steps are recorded, a step that cannot be
+            recorded, or more room than the model's context.
         ModelUnavailable: the weights are not installed.
     """
 
@@ -114,8 +114,12 @@ class Conversation:
 
     def _recorded(self) -> RecordedSteps:
         compiled = self.engine.launch == "compiled"
-        with self.engine.running(self.llm, self.assembly):
-            return RecordedSteps(self.llm, self._cache, self.assembly["9.5"], compiled=compiled)
+        try:
+            with self.engine.running(self.llm, self.assembly):
+                return RecordedSteps(self.llm, self._cache, self.assembly["9.5"], compiled=compiled)
+        except Exception as error:  # any kernel may ask the host, or be one that torch.compile does not take
+            why = f"{type(error).__name__}: {str(error).strip().splitlines()[0][:120]}"
+            raise ValueError(f"a step cannot be recorded ({why}): take --launch each") from error
 
     def _message(self, message: str) -> list[int]:
         """The tokens of a message as the model was trained to read it, behind what was said before."""

@@ -29,6 +29,7 @@ def part_kernel(
     part, count = tl.program_id(2), tl.num_programs(2)
     member, d = tl.arange(0, BLOCK_H), tl.arange(0, D)
     mask_h = member < GROUP
+    scale = tl.cast(scale, tl.float32)  # torch.compile hands a Python number over in float64
     head = kv_head * GROUP + member
     q = tl.load(q_ptr + sequence * stride_qb + head[:, None] * D + d, mask=mask_h[:, None], other=0.0).to(tl.float32)
     length = tl.load(lens_ptr + sequence)
