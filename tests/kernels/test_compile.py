@@ -307,6 +307,7 @@ def operators_called(make, function, device) -> dict:
     return calls.of
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(  # PyTorch's examination cannot change a tensor of fp8
     ("function", "make"), [pytest.param(*case, id=name) for name, case in CASES.items() if "of fp8" not in name]
 )

@@ -94,6 +94,7 @@ def check_contiguous(q, k, v, caches, positions, cos_sin=None, style="neox"):
     assert all(map(torch.equal, (q, k, v), copies))
 
 
+@pytest.mark.one_in(5)
 @styles
 @pytest.mark.parametrize("counts", [(1, 1), (8, 1), (8, 8), (9, 3), (12, 12), (2, 5)], ids=str)
 def test_contiguous(style, counts, dtype, device, small_gpu):
@@ -300,6 +301,7 @@ def codes(x):
     return torch.where(code >= 128, 128 - code, code)
 
 
+@pytest.mark.one_in(5)
 @styles
 @layouts
 @pytest.mark.parametrize("kind", ["number", "tensor", "one of each"])

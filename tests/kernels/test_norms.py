@@ -121,6 +121,7 @@ def test_values_and_gradients_of_many_rows(norm, shape, dtype, device):
     check_backward(norm, args)
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("shape", [(37, 9), (23, 576), (5, 2000), (3, 9000)], ids=str)
 def test_several_rows_in_a_tile_and_several_tiles_in_a_program(norm, shape, dtype, device, small_gpu):
     args = inputs(norm, randn(shape, dtype, device))
@@ -230,6 +231,7 @@ def test_large_values(norm, dtype, device):
     check_forward(norm, inputs(norm, 1e4 * randn((3, 1000), dtype, device)))
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("cols", [359, 600, 1000, 20000])
 def test_mean_far_from_zero(norm, cols, dtype, device):
     """Padded lanes that count in the variance, or a variance from raw sums, pass with mean 0 and fail here."""
@@ -301,6 +303,7 @@ def test_gradients_are_the_same_every_time(norm, cols, device, small_gpu):
 # ---- saved statistics ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("shape", [(37, 9), (2, 3, 576), (2, 20000)], ids=str)
 def test_statistics_are_returned_and_read_by_the_backward_pass(norm, shape, dtype, device, small_gpu):
     if "layer" not in norm:

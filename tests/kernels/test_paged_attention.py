@@ -199,6 +199,7 @@ def test_a_cache_of_fp8_is_multiplied_by_its_scales(layout, kind, fp8, dtype, de
     assert_close(o, slow, 2 * TOLERANCE[dtype])
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(("block_size", "head_dim"), [(1, 16), (3, 80), (64, 64)])
 def test_packed_caches_give_the_same_bits(block_size, head_dim, dtype, device, splits):
     q, k_cache, v_cache, *rest = inputs(device, dtype, lengths=(50, 7), block_size=block_size, head_dim=head_dim)

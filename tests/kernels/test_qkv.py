@@ -141,6 +141,7 @@ def test_concat_of_several_tokens(tokens, dtype, device, small_gpu):
     check_concat(*parts(tokens, (16, 1), 128, 64, dtype, device))
 
 
+@pytest.mark.one_in(5)
 @styles
 @pytest.mark.parametrize("heads", [(16, 1), (9, 3), (1, 4), (40, 8)], ids=str)
 @pytest.mark.parametrize("widths", [(128, 64), (96, 32), (5, 6)], ids=str)
