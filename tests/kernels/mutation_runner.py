@@ -45,7 +45,7 @@ def verdict(folder: Path, tests: str, every: int) -> int:
         "-p",
         "no:randomly",
         "-m",
-        "not slow and not gpu",
+        "(not slow or one_in) and not gpu",
     ]
     for others in (False, True):
         code = pytest.main([*options, "-o", "addopts=", tests], plugins=[Part(every, others)])
