@@ -26,6 +26,12 @@ KINDS: dict[str, Kind] = {  # worst first: this is the order of the page
         "Give the access a mask that switches off the lanes beyond the tensor, or mend the offset.",
         "01 Vector add, rung 3",
     ),
+    "beyond": Kind(
+        HAZARD,
+        "Outside its tensor, inside the storage",
+        "Give the access a mask; where the kernel is meant to find more than it is handed, hand it the whole tensor.",
+        "01 Vector add, rung 3",
+    ),
     "endless": Kind(HAZARD, "Does not end", "Look at what the loop waits for: no program may wait for a later one."),
     "race": Kind(
         HAZARD,

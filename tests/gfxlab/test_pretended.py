@@ -92,6 +92,16 @@ def test_what_a_launch_does_wrong_is_a_warning_and_what_it_must_not_an_error():
             by_address_kernel[(2,)](out, torch.zeros(4, dtype=torch.int32, device="cuda"))
 
 
+def test_a_kernel_reaches_the_rest_of_a_storage_and_is_told_of():
+    with pretend("gfx942"):
+        rows, out = torch.arange(12.0, device="cuda").view(3, 4), torch.zeros(12, device="cuda")
+        with pytest.warns(Hazard, match="element 4 of x_ptr, past the end of its 4 elements, in the same storage"):
+            by_address_kernel[(12,)](rows[0], out)
+        assert torch.equal(out.view(3, 4), rows)
+        with pytest.raises(IllegalAccess, match="past the end of its 12 elements"):
+            by_address_kernel[(13,)](rows[0], torch.zeros(13, device="cuda"))
+
+
 def test_triton_compiles_as_before_once_the_pretence_ends():
     before = triton.runtime.driver.__dict__.copy()
     with pretend("gfx950"), pytest.raises(RuntimeError, match="unknown"), pretend("gfx942"):

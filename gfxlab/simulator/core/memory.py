@@ -133,6 +133,7 @@ class Region:
     base: int
     bytes: Bytes
     spans: list[Span] = field(default_factory=list)
+    _widened: bool = False
 
     @property
     def unit(self) -> int:
@@ -157,6 +158,18 @@ class Region:
         real = cells[index]
         return inside & (real.all(axis=-1) if real.ndim > offset.ndim else real)
 
+    def widen(self, offset: int) -> bool:
+        """Let the rest of the storage be touched, too, if that is where a byte lies; False if it was already."""
+        if self._widened or not 0 <= offset < self.bytes.u8.size or not self.spans:
+            return False
+        size = self.unit
+        count = self.bytes.u8.size // size
+        names = " and ".join(dict.fromkeys(span.name for span in self.spans))
+        self.spans.append(Span(f"the storage of {names}", 0, count * size, size, Strided((count,), (1,))))
+        self.__dict__.pop("_real", None)
+        self._widened = True
+        return True
+
     @cached_property
     def _real(self) -> Shadow:
         """Which elements of the storage belong to a tensor."""
@@ -174,7 +187,8 @@ class GlobalMemory:
     Addresses are invented. What begins at a multiple of 16 bytes on the CPU (the compiler knows of no more) begins at
     the start of a page here, as on a GPU: counts of cache lines are the same in every run.
 
-    elsewhere: (first address, bytes) of the memory around an address that stands in a tensor, or None.
+    elsewhere: (first address, bytes) of the memory around an address that stands in a tensor, or None. Where it is
+    given, a kernel also reaches the rest of a storage of which its tensor is a part, as on a GPU.
     """
 
     def __init__(self, elsewhere: Callable[[int], tuple[int, np.ndarray] | None] | None = None):
@@ -213,8 +227,16 @@ class GlobalMemory:
         return self.regions[number] if 0 <= number < len(self.regions) else None
 
     def found(self, address: int) -> bool:
-        """Whether memory lies at an address that is in no region; it is one from now on, at its own address."""
-        here = self._elsewhere(int(address)) if self._elsewhere else None
+        """Whether memory lies at an address that is no tensor's; from now on it may be touched.
+
+        It is the rest of a tensor's storage, or memory elsewhere, which becomes a region at its own address.
+        """
+        if self._elsewhere is None:
+            return False
+        own = self.region_of(address)
+        if own is not None:
+            return own.widen(int(address) - own.base)
+        here = self._elsewhere(int(address))
         if here is None:
             return False
         base, data = here

@@ -33,6 +33,9 @@ class Watcher:
     def illegal(self, w: Waves, instruction, kind: str, address, lanes, width: int) -> None:
         """A "load", "store" or "update" of global memory that is about to fail; `address` counts from nowhere."""
 
+    def beyond(self, w: Waves, instruction, kind: str, lanes, where: str) -> None:
+        """A "load" or "store" that leaves its tensor and stays in the storage; `where` names the place."""
+
     def barrier(self, groups: np.ndarray) -> None:
         """The waves of these workgroups, bool [workgroup of the batch], have met."""
 

@@ -195,13 +195,25 @@ def pieces(w: Waves, instruction: Decoded, kind: str, address, active, width: in
         if lanes.any():
             found.append((region, offset, lanes))
             left &= ~lanes
-    if left.any() and w.memory.found(int(address[left][0])):
+    if left.any() and _found(w, instruction, kind, address, left, width):
         return pieces(w, instruction, kind, address, active, width)
     if left.any():
         for watcher in w.watchers:
             watcher.illegal(w, instruction, kind, address, active, width)
         raise faults.illegal_access(w, instruction, kind, address, active, width)
     return found
+
+
+def _found(w: Waves, instruction: Decoded, kind: str, address: np.ndarray, left: np.ndarray, width: int) -> bool:
+    """Whether memory lies where no tensor of the launch does; watchers hear of it where a tensor was left for it."""
+    first = int(address[left][0])
+    where = faults.place(w, first, width)
+    if not w.memory.found(first):
+        return False
+    if w.memory.region_of(first) is not None:
+        for watcher in w.watchers:
+            watcher.beyond(w, instruction, kind, left, where)
+    return True
 
 
 def read(

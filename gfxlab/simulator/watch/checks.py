@@ -61,6 +61,9 @@ class Checks(Watcher):
         self._races: Races | None = None
         self._batches: dict[Waves, tuple[np.ndarray, Races | None]] = {}
 
+    def beyond(self, w: Waves, instruction: Decoded, kind: str, lanes: np.ndarray, where: str) -> None:
+        self.notes.add_lane("beyond", w, instruction, lanes, lambda wave, lane: f"{kind}s {where}, in the same storage")
+
     def begin(self, w: Waves, lds: int) -> None:
         """A new batch of workgroups starts."""
         x, y, z = w.programs.T
