@@ -88,6 +88,11 @@ def by_interpreter(
             return
 
 
+def unguarded(kernel: str) -> Finding:
+    """Of a kernel that leaves its tensor for the rest of the storage."""
+    return Finding("uncompared", kernel, "The interpreter is not asked: it keeps every access inside its tensor.")
+
+
 class _Masked:
     """Sees where a load without other= had masked lanes: the first such line."""
 

@@ -143,7 +143,9 @@ class _Look:
         after = engines.copies(values)
         if not self._has(compiled.name, "shared"):  # else the order matters, and it is known why
             self.page.findings += engines.by_order(compiled, run, before, after, options)
-        if not self._has(compiled.name, "shared", "order"):  # the interpreter has an order of its own
+        if self._has(compiled.name, "beyond"):
+            self.page.findings.append(engines.unguarded(compiled.name))
+        elif not self._has(compiled.name, "shared", "order"):  # the interpreter has an order of its own
             dual_mode.enable()
             self.page.findings += engines.by_interpreter(launch, compiled, run, before, after)
 

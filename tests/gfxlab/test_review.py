@@ -54,6 +54,13 @@ def outside_kernel(x_ptr):
     tl.store(x_ptr + offs, 1.0)
 outside_kernel[(2,)](x)
 """
+BEYOND = """
+@triton.jit
+def beyond_kernel(x_ptr, y_ptr):
+    offs = tl.arange(0, 128)
+    tl.store(y_ptr + offs, tl.load(x_ptr + offs))
+beyond_kernel[(1,)](x.view(3, 100)[0], torch.empty(128, device="cuda"))
+"""
 ATOMIC = """
 @triton.jit
 def atomic_kernel(x_ptr, y_ptr):
@@ -82,6 +89,7 @@ scaled_kernel[(1,)](x, torch.empty(1, device="cuda"), 300, -0.5, BLOCK=512)
         (SHARED, "shared", 6),
         (EARLY, "unwritten", 7),
         (OUTSIDE, "out-of-bounds", 7),
+        (BEYOND, "beyond", 7),
         (ATOMIC, None, 0),
     ],
 )
