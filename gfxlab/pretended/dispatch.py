@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from gfxlab.pretended import attaching, cells, generators, measuring, memory
+from gfxlab.pretended import attaching, cells, generators, measuring, memory, products
 
 _aten = torch.ops.aten
 _libraries: list[torch.library.Library] = []
@@ -30,6 +30,7 @@ _MIXED |= {
     "aten::repeat_interleave",
     "aten::_to_copy",
 }
+_SIZES_STAY = {"aten::_pack_padded_sequence"}  # its second result is on the CPU on a card, too
 _EMPTY = {f"aten::{name}" for name in ("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided")}
 _MUCH = 1 << 14  # elements of an argument
 
@@ -52,8 +53,8 @@ def install() -> None:
             aten.impl(op, partial(_on_device, op), "CUDA")
     for key in ("AutogradCUDA", "CUDA"):
         aten.impl("scaled_dot_product_attention", _attention, key)
-    aten.impl("_scaled_mm", _scaled_mm, "CUDA")
     cells.install(aten)
+    products.install(aten)
     _libraries.extend((everything, aten))
 
 
@@ -92,13 +93,6 @@ def _attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False
     )[0]
 
 
-def _scaled_mm(a, b, scale_a, scale_b, bias=None, scale_result=None, out_dtype=None, use_fast_accum=False):
-    """A product of 8-bit floats, of every flavour; the CPU has it for some."""
-    result = (a.float() * scale_a) @ (b.float() * scale_b) + (0 if bias is None else bias.float())
-    scaled = result if scale_result is None else result * scale_result
-    return scaled.to(out_dtype or a.dtype)
-
-
 def _on_device(op: Any, *args: Any, **kwargs: Any) -> Any:
     call = _Call(op, args, kwargs)
     call.check()
@@ -109,6 +103,10 @@ def _on_device(op: Any, *args: Any, **kwargs: Any) -> Any:
             pass
     try:
         return call.run(memory.fixed_host)
+    except NotImplementedError as error:
+        if not str(error).startswith("Could not run"):
+            raise
+        raise attaching.CannotPretend(f"{call.name} has no code for the CPU: a pretended GPU cannot run it") from None
     except RuntimeError as error:
         if full := re.search(r"you tried to allocate (\d+) bytes", str(error)):
             raise memory.no_room(int(full[1])) from None
@@ -187,6 +185,8 @@ class _Call:
         stays = self.kwargs.get("device") is not None and self.kwargs["device"].type != "cuda"
         if stays:
             return result
+        if self.name in _SIZES_STAY:
+            return self._up(result[0], here, storages), result[1]
         result = self._up(result, here, storages)
         if self.name in _EMPTY:
             memory.made_empty(result)

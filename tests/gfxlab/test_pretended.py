@@ -161,6 +161,7 @@ def test_a_number_and_indices_of_the_cpu_may_stand_beside_the_device(gpu):
         (lambda: torch.empty(1 << 45, device="cuda"), torch.cuda.OutOfMemoryError, "Tried to allocate 128 TiB: .* 192"),
         (lambda: torch.eye(3, device="cuda").to_sparse(), CannotPretend, "layout torch.sparse_coo"),
         (lambda: torch._C._cuda_memorySnapshot(None), CannotPretend, "_cuda_memorySnapshot needs a real GPU"),
+        (lambda: torch._fused_dropout(torch.ones(3, device="cuda"), 0.5), CannotPretend, "_fused_dropout has no code"),
         (lambda: torch.cuda.temperature(), CannotPretend, "torch.cuda.temperature needs a real GPU"),
     ],
 )
@@ -212,6 +213,16 @@ def test_a_product_of_8_bit_floats_is_scaled(gpu):
     two = torch.tensor(2.0, device="cuda")
     product = torch._scaled_mm(a, b.t(), scale_a=two, scale_b=two, out_dtype=torch.float32)
     torch.testing.assert_close(product, 4 * a.float() @ b.float().t())
+
+
+def test_products_are_made_into_a_wider_dtype(gpu):
+    a, b, c = (torch.randn(2, 4, 4, device="cuda").half() for _ in range(3))
+    wide = a.float() @ b.float()
+    torch.testing.assert_close(torch.bmm(a, b, out_dtype=torch.float32), wide)
+    torch.testing.assert_close(torch.mm(a[0], b[0], out_dtype=torch.float32), wide[0])
+    out = torch.empty(4, 4, device="cuda")
+    torch.addmm(c[0], a[0], b[0], out_dtype=torch.float32, beta=2, out=out)
+    torch.testing.assert_close(out, 2 * c[0].float() + wide[0])
 
 
 def test_proton_keeps_scopes_and_counts_and_has_no_time(gpu, tmp_path):
