@@ -136,6 +136,12 @@ def _candidates(
     return make
 
 
+def _on_the_edge(generator: Generator) -> tuple:
+    """Four candidates that are equally likely, and random numbers that are exactly the sums of one, two and three."""
+    _, indices, temperature, _ = _candidates(4, 4, 1.0)(generator)
+    return torch.full((4, 4), 1.5), indices, temperature, torch.tensor([0.25, 0.5, 0.75, 0.0])
+
+
 def _few_allowed(generator: Generator) -> tuple:
     values, indices, temperature, _ = _candidates(6, 10, 1.0)(generator)
     values[:, 2:] = -torch.inf
@@ -189,6 +195,7 @@ _SAMPLE = Exercise(
         Case("one candidate", _candidates(5, 1, 0.7), **_EXACT),
         Case("the random number is 0", _candidates(4, 16, 1.0, uniform=0.0), **_EXACT),
         Case("the random number is just below 1", _candidates(6, 9, 1.0, uniform=1 - 2**-24), **_EXACT),
+        Case("the random number is exactly a sum", _on_the_edge, **_EXACT),
         Case("forbidden candidates at -inf", _few_allowed, **_EXACT),
         Case("logits around 300", _candidates(8, 12, 1.0, around=300.0), **_EXACT),
         Case("logits around -300", _candidates(8, 12, 1.0, around=-300.0), **_EXACT),
