@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from urllib.parse import unquote
 
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
@@ -112,6 +113,6 @@ def test_the_whole_book(tmp_path):
             there = str(Path(book.folder / there).resolve().relative_to(book.folder.resolve()))
             assert there in texts, f"{name} leads to {target}"
             known = ids if not path else set(re.findall(r'\bid="([^"]*)"', texts[there]))
-            assert not anchor or anchor in known, f"{name} leads to {target}"
+            assert not anchor or unquote(anchor) in known, f"{name} leads to {target}"
     index = json.loads((book.folder / "search-index.js").read_text().removeprefix("const BOOK = ").rstrip(";\n"))
     assert all(row[0] in texts for row in index) and any("identity" in row[4] for row in index)
