@@ -36,14 +36,13 @@ update: setup  ## get the newest version of the course; what you did in work/ st
 	@$(MAKE) --no-print-directory setup
 	@$(BIN)/course sync
 
-# Later lessons run longer, so they begin first. What is in solutions/ is graded by tests/lessons.
+# Later lessons run longer, so they begin first.
 test: setup lint  ## the whole test suite but the slow tests: units, mutants, notebooks
 	$(UNITS) tests exercises
-	$(NBVAL) `ls -r notebooks/*.ipynb`
+	$(NBVAL) `ls -r notebooks/*.ipynb` `ls -r solutions/*.ipynb`
 
-test-full: test  ## also the slow tests, and the solutions as notebooks
+test-full: test  ## also the slow tests
 	$(UNITS) -m slow tests
-	$(NBVAL) `ls -r solutions/*.ipynb`
 
 test-simulator: setup  ## every kernel on every simulated GPU: errors, speed; minutes
 	$(PYTEST) -n 2 -m "slow or not slow" tests/gfxlab/simulator
