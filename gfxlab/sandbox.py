@@ -466,7 +466,11 @@ def limit_resources(time_limit: float, memory_limit: int | None) -> None:
     signal.setitimer(signal.ITIMER_REAL, time_limit + 5)  # ends this process even when its parent has died
     if memory_limit is not None:
         held = int(re.search(r"VmData:\s+(\d+) kB", Path("/proc/self/status").read_text())[1]) * 1024
-        resource.setrlimit(resource.RLIMIT_DATA, (held + memory_limit, held + memory_limit + _SPARE))
+        _, most = resource.getrlimit(resource.RLIMIT_DATA)  # an account's own limit may be lower
+        most = (
+            held + memory_limit + _SPARE if most == resource.RLIM_INFINITY else min(most, held + memory_limit + _SPARE)
+        )
+        resource.setrlimit(resource.RLIMIT_DATA, (min(held + memory_limit, most), most))
 
 
 def make_room() -> None:

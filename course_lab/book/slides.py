@@ -30,7 +30,7 @@ _TEMPLATE = """\
 {%- block html_head_js_mathjax -%}
 <script>window.MathJax = {Hub: {getAllJax: () => null}};</script>
 <style>
-:root { --jp-code-font-size: 15px; }
+:root { --jp-code-font-size: 15px; --r-heading-text-transform: none; }
 .reveal .slides { text-align: left; }
 .reveal h1 { font-size: 1.7em; } .reveal h2 { font-size: 1.3em; } .reveal h3 { font-size: 1.1em; }
 .reveal h1, .reveal h2, .reveal h3 { text-transform: none; }

@@ -267,6 +267,7 @@ def _command(hidden: tuple[Path, ...], limits: Limits, program: tuple[str, ...] 
         "--as-pid-1",
         "--clearenv",
     ]
+    inner += ["--size", str(limits.tmp), "--tmpfs", "/tmp"]  # before the rest: a Python may lie below the real one
     inner += [
         *_shown(hidden, moved=as_root),
         "--proc",
@@ -278,7 +279,7 @@ def _command(hidden: tuple[Path, ...], limits: Limits, program: tuple[str, ...] 
         "--tmpfs",
         "/dev/shm",
     ]
-    inner += ["--size", str(limits.tmp), "--tmpfs", "/tmp", "--remount-ro", "/dev", "--remount-ro", "/"]
+    inner += ["--remount-ro", "/dev", "--remount-ro", "/"]
     for name, value in _environment().items():
         inner += ["--setenv", name, value]
     inner += ["--chdir", "/tmp", "--", *program]
@@ -289,6 +290,7 @@ def _command(hidden: tuple[Path, ...], limits: Limits, program: tuple[str, ...] 
         "bwrap",
         "--unshare-pid",
         "--die-with-parent",
+        *("--perms", "1777", "--tmpfs", "/tmp"),
         *_shown(hidden),
         "--dev-bind",
         "/dev",
@@ -297,9 +299,8 @@ def _command(hidden: tuple[Path, ...], limits: Limits, program: tuple[str, ...] 
         "/proc",
         "/proc",
     ]
-    outer += ["--perms", "1777", "--tmpfs", "/tmp", "--"]
     drop = ["setpriv", "--reuid", user, "--regid", user, "--clear-groups", "--no-new-privs", "--inh-caps=-all"]
-    return [*outer, *drop, "--bounding-set=-all", "--", *inner]
+    return [*outer, "--", *drop, "--bounding-set=-all", "--", *inner]
 
 
 def _environment() -> dict[str, str]:

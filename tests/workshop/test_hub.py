@@ -43,7 +43,7 @@ def free_ports(count: int) -> list[int]:
 
 @pytest.fixture(scope="module")
 def hub():
-    """(address, passwords by name) of a running hub with its board."""
+    """(address, passwords by name, folder) of a running hub with its board."""
     state = Path(tempfile.mkdtemp(prefix="course-hub-", dir="/tmp"))
     state.chmod(0o755)
     (state / "node_modules").symlink_to(PROXY)
@@ -57,7 +57,7 @@ def hub():
         process = subprocess.Popen(command, env=env, stdout=log, stderr=log, start_new_session=True)
     try:
         wait_for(public, process, state / "log")
-        yield f"http://127.0.0.1:{public}", json.loads(passwords.read_text())
+        yield f"http://127.0.0.1:{public}", json.loads(passwords.read_text()), str(state)
     finally:
         process.terminate()
         try:
@@ -90,7 +90,7 @@ def bob(hub):
 
 
 def entered(hub, name):
-    address, passwords = hub
+    address, passwords, _ = hub
     user = hub_client.User(address, name)
     assert user.enter(passwords[name]).ok
     user.start()
@@ -98,7 +98,7 @@ def entered(hub, name):
 
 
 def test_who_is_no_learner_and_who_mistypes_stays_outside(hub):
-    address, passwords = hub
+    address, passwords, _ = hub
     assert hub_client.User(address, "alice").enter("wrong").status_code == 403
     assert hub_client.User(address, "stranger").enter(passwords["stranger"]).status_code == 403
     assert hub_client.User(address, "root").enter("").status_code == 403
@@ -180,12 +180,58 @@ def test_a_learner_is_nobody_elses_browser(alice, bob, hub):
     assert bob.run("print(6 * 7)").strip() == "42"  # and bob is still there
 
 
+WRONG = """import course_lab.board as b
+b.post("0.1", 3, 7, "missing-store-mask").join()
+b.post("0.2", 7, 7, None).join()
+"""
+
+
+def test_the_board_shows_who_joined_and_to_whom(hub, alice, bob):
+    address, passwords, _ = hub
+    assert bob.run("import course_lab.board as b; print(b.post('0.1', 0, 7, 'race'))").strip() == "None"
+    assert "Your code stays here" in alice.run("!course board on")
+    alice.run(WRONG)
+    teacher = hub_client.User(address, "teacher")
+    assert teacher.enter(passwords["teacher"]).ok
+    room, own, nobodys = (user.get("/services/board/").text for user in (teacher, alice, bob))
+    assert "<td>alice</td>" in room and "Most common now: <code>missing-store-mask</code>" in room
+    assert "Your row" in own and "<td>alice</td>" in own and "Most common" not in own
+    assert "Nobody is here yet" in nobodys and "alice" not in nobodys
+
+
+def test_the_board_takes_nothing_from_a_stranger_and_not_everything_from_a_learner(hub, bob):
+    where, ask = f"{hub[0]}/services/board/api/result", hub_client.requests.post
+    assert ask(where, json={}, timeout=60).status_code == 403
+    assert ask(where, json={}, headers={"Authorization": "token wrong"}, timeout=60).status_code == 403
+    assert bob.session.post(where, json={}, timeout=60).status_code == 403  # a cookie alone, as another site would send
+    token = bob.run("import os; print(os.environ['JUPYTERHUB_API_TOKEN'])").strip()
+    headers = {"Authorization": f"token {token}"}
+    assert ask(where, data="<script>", headers=headers, timeout=60).status_code == 400
+    codes = [ask(where, data="{}", headers=headers, timeout=60).status_code for _ in range(40)]
+    assert set(codes) == {400, 429} and codes[-1] == 429
+
+
+def test_the_board_comes_back_with_its_rows(hub, alice):
+    (pid,) = [
+        int(path.parent.name)
+        for path in Path("/proc").glob("[0-9]*/cmdline")
+        if hub[2] in path.read_bytes().decode(errors="replace") and b"board.py" in path.read_bytes()
+    ]
+    os.kill(pid, 9)
+    deadline = time.monotonic() + 120
+    while not (page := alice.get("/services/board/")).ok or "<td>alice</td>" not in page.text:
+        assert time.monotonic() < deadline, page.text
+        time.sleep(1)
+    assert "your row is gone" in alice.run("!course board off")
+    assert "Nobody is here yet" in alice.get("/services/board/").text
+
+
 def test_in_a_browser_from_the_form_to_the_diagnosis(hub, alice):
     api = pytest.importorskip("playwright.sync_api", reason="pip install playwright")
     chromium = shutil.which("chromium") or shutil.which("chromium-browser")
     if chromium is None:
         pytest.skip("no chromium: apt-get install chromium")
-    address, passwords = hub
+    address, passwords, _ = hub
     SHOTS.mkdir(parents=True, exist_ok=True)
     with api.sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from contextlib import contextmanager
 from pathlib import Path
@@ -47,11 +48,11 @@ def dies_once(one: Submission, assignment: Assignment) -> str:
 
 
 @contextmanager
-def scheduler(workers: int, **environment: str):
-    """A Dask scheduler and its workers, each in a process of its own; gives the address."""
+def scheduler(workers: int, started: list[subprocess.Popen] | None = None, **environment: str):
+    """A Dask scheduler and its workers, each in a process of its own, all in `started`; gives the address."""
     pytest.importorskip("distributed")
     env = {**os.environ, **environment, "PYTHONPATH": f"{HERE}:{os.environ.get('PYTHONPATH', '')}"}
-    started = []
+    started = [] if started is None else started
 
     def start(*words: str) -> subprocess.Popen:
         quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True}
@@ -125,6 +126,37 @@ def test_a_class_is_graded_on_a_cluster_as_it_is_here(place, tmp_path, sandbox):
         for name in ("there", "here")
     )
     assert there == here and there["alice"]["status"] == "passed" and there["carol"]["diagnosis"] == "timeout"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_a_class_survives_a_worker_that_is_killed_and_one_that_hangs(place, tmp_path, sandbox, monkeypatch):
+    """The real thing: sandboxes on three workers; once the first result is in, one is killed and one stopped."""
+    answers = [right("1.1"), "import os\nos._exit(0)", right("1.1").replace("alpha", "2.0 * alpha", 1)]
+    for number in range(9):
+        hand_in(place, f"learner{number}", of_answers({"1.1": answers[number % 3]}))
+    monkeypatch.setattr(cluster, "_START", 45.0)
+    processes, out = [], tmp_path / "there"
+
+    def harm():
+        while not list((out / "submissions").glob("*.json")):
+            time.sleep(0.05)
+        processes[1].kill()
+        os.kill(processes[2].pid, signal.SIGSTOP)
+
+    with scheduler(3, processes) as address:
+        harming = threading.Thread(target=harm)
+        harming.start()
+        run.grade_class(place, out, exercises=["1.1"], seed="s", scheduler=address)
+        harming.join()
+        assert processes[1].poll() is not None and processes[3].poll() is None
+    run.grade_class(place, tmp_path / "here", exercises=["1.1"], seed="s")
+    there, here = (
+        {one["learner"]: one["exercises"]["1.1"] | {"seconds": 0} for one in Results(tmp_path / name).all()}
+        for name in ("there", "here")
+    )
+    assert len(there) == 9 and there == here
+    assert sum(verdict["status"] == "passed" for verdict in there.values()) == 3
 
 
 @pytest.mark.parametrize(("address", "tls"), [("tls://a:1", None), ("tcp://a:1", ("ca", "cert", "key"))])
