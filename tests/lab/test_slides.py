@@ -23,17 +23,27 @@ def packages(tmp_path):
 
 
 def test_a_section_begins_a_slide_and_a_prediction_is_answered_by_a_click():
-    texts = ["# Title", "prose", "code", "## Rung 1\n**Predict**: how many?", "code", "### Your turn", "code", "prose"]
+    texts = [
+        "# Title",
+        "prose",
+        "code",
+        "code",
+        "## Rung 1\n**Predict**: how many?",
+        "code",
+        "### Your turn",
+        "code",
+        "prose",
+    ]
     nodes = [new_code_cell(text) if text == "code" else new_markdown_cell(text) for text in texts]
     slides.tag(nodes, "**Predict")
     kinds = [node.metadata.slideshow.slide_type for node in nodes]
-    assert kinds == ["slide", "subslide", "subslide", "slide", "fragment", "slide", "subslide", "subslide"]
+    assert kinds == ["slide", "subslide", "-", "subslide", "slide", "fragment", "slide", "-", "subslide"]
 
 
 def test_every_cell_of_every_lesson_has_its_slide_type():
     for lesson in lessons.all():
         kinds = [cell.metadata.slideshow.slide_type for cell in assemble.lesson_notebook(lesson).cells]
-        assert kinds[0] == "slide" and 4 < kinds.count("slide") < len(kinds) / 2, lesson.name
+        assert kinds[0] == "slide" and 4 < kinds.count("slide") < len(kinds) / 2 and "-" in kinds, lesson.name
 
 
 def test_a_deck_asks_no_server_and_shows_what_the_notebook_stored(tmp_path, packages):
