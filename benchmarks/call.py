@@ -26,6 +26,7 @@ from course_lab import bench
 from course_lab.bench.standings import ALLOCATIONS, BARE, CHECKED
 
 RMS_NORM = "rms_norm"
+RMS_NORM_SIZE = "rms_norm, 1 x 576"
 
 
 class _Kept:
@@ -136,15 +137,19 @@ def _of_products(device: str) -> dict[str, Callable[[], object]]:
 
 
 def measure(device: str) -> list[bench.Measurement]:
-    """Figures of every function and of what stands beside it."""
-    figures = []
+    """Figures of every function and of what stands beside it; the rivals last, since compiling goes on beside them."""
+    figures: list[bench.Measurement] = []
     for name, function in calls(device).items():
-        others = rivals(draw(device, 1, 576), draw(device, 576)) if name == RMS_NORM else {}
-        size = f"{name}, 1 x 576" if name == RMS_NORM else name
-        for contender, call in (contenders(function) | others).items():
-            with launch.sizes_as() if contender == CHECKED else nullcontext():  # sizes are asked for: all is looked at
-                for _ in range(10):  # what is compiled, and what is remembered
-                    call()
-                figure = bench.call_time(call, name=contender)
-            figures.append(dataclasses.replace(figure, family="call", size=size))
+        figures += _measured(RMS_NORM_SIZE if name == RMS_NORM else name, contenders(function))
+    return figures + _measured(RMS_NORM_SIZE, rivals(draw(device, 1, 576), draw(device, 576)))
+
+
+def _measured(size: str, contenders: dict[str, Callable[[], object]]) -> list[bench.Measurement]:
+    figures = []
+    for name, call in contenders.items():
+        with launch.sizes_as() if name == CHECKED else nullcontext():  # sizes are asked for: all is looked at
+            for _ in range(10):  # what is compiled, and what is remembered
+                call()
+            figure = bench.call_time(call, name=name)
+        figures.append(dataclasses.replace(figure, family="call", size=size))
     return figures

@@ -86,11 +86,14 @@ def _products(a, a_rows, b_rows, HEAD_DIM: tl.constexpr, BLOCK_D: tl.constexpr, 
 
 
 @triton.jit
-def _part_of_program(rows, HEADS_AT_A_TIME: tl.constexpr, BLOCK: tl.constexpr):
-    """Head (counted through the batch, int64) and tile of BLOCK rows of this program."""
+def _part_of_program(rows, heads, HEADS_AT_A_TIME: tl.constexpr, BLOCK: tl.constexpr):
+    """Sequence of the batch, head (int64), head counted through the batch (int64), tile of BLOCK rows of this program.
+
+    Divided while they are int32: a division of int64 is a function of some hundred instructions.
+    """
     tiles = tl.cdiv(rows, BLOCK)
-    head, tile = grouped_tile(tl.program_id(0), tl.num_programs(0) // tiles, tiles, HEADS_AT_A_TIME)
-    return head.to(tl.int64), tile
+    of_batch, tile = grouped_tile(tl.program_id(0), tl.num_programs(0) // tiles, tiles, HEADS_AT_A_TIME)
+    return (of_batch // heads).to(tl.int64), (of_batch % heads).to(tl.int64), of_batch.to(tl.int64), tile
 
 
 @triton.jit
@@ -155,10 +158,9 @@ def flash_attention_kernel(
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_D: tl.constexpr,
 ):  # fmt: skip
     """One program, BLOCK_M queries of one head: whole blocks of keys unmasked, then the rest masked."""
-    head, tile = _part_of_program(seq_q, HEADS_AT_A_TIME, BLOCK_M)
+    batch, q_head, head, tile = _part_of_program(seq_q, kv_heads * GROUP, HEADS_AT_A_TIME, BLOCK_M)
     start_m = (tl.cdiv(seq_q, BLOCK_M) - 1 - tile) * BLOCK_M  # causal: the last have the most keys, so they begin first
     slice_d = _slice_of_program(HEAD_DIM, BLOCK_D)
-    batch, q_head = head // (kv_heads * GROUP), head % (kv_heads * GROUP)
     q_ptr += batch * stride_qb + q_head * stride_qh
     k_ptr += batch * stride_kb + q_head // GROUP * stride_kh
     v_ptr += batch * stride_vb + q_head // GROUP * stride_vh
@@ -220,10 +222,9 @@ def flash_attention_dq_kernel(
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_D: tl.constexpr,
 ):  # fmt: skip
     """One program, BLOCK_M queries of one head: their dq, and their delta for the kernel that follows."""
-    head, tile = _part_of_program(seq_q, HEADS_AT_A_TIME, BLOCK_M)
+    batch, q_head, head, tile = _part_of_program(seq_q, kv_heads * GROUP, HEADS_AT_A_TIME, BLOCK_M)
     start_m = (tl.cdiv(seq_q, BLOCK_M) - 1 - tile) * BLOCK_M
     slice_d = _slice_of_program(HEAD_DIM, BLOCK_D)
-    batch, q_head = head // (kv_heads * GROUP), head % (kv_heads * GROUP)
     q_ptr += batch * stride_qb + q_head * stride_qh
     k_ptr += batch * stride_kb + q_head // GROUP * stride_kh
     v_ptr += batch * stride_vb + q_head // GROUP * stride_vh
@@ -283,9 +284,8 @@ def flash_attention_dkv_kernel(
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_D: tl.constexpr,
 ):  # fmt: skip
     """One program, BLOCK_N keys of one head: dk and dv, summed over the query heads that share it, in a fixed order."""
-    head, tile = _part_of_program(seq_k, HEADS_AT_A_TIME, BLOCK_N)
+    batch, kv_head, head, tile = _part_of_program(seq_k, kv_heads, HEADS_AT_A_TIME, BLOCK_N)
     slice_d = _slice_of_program(HEAD_DIM, BLOCK_D)
-    batch, kv_head = head // kv_heads, head % kv_heads
     offs_n = tile * BLOCK_N + tl.arange(0, BLOCK_N)
     k_rows = k_ptr + batch * stride_kb + kv_head * stride_kh, stride_kn, offs_n, seq_k
     v_rows = v_ptr + batch * stride_vb + kv_head * stride_vh, stride_vn, offs_n, seq_k

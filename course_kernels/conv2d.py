@@ -120,7 +120,10 @@ def _pair(name: str, value: int | tuple[int, int], least: int) -> tuple[int, int
         ValueError: a number below the least.
     """
     pair = (value, value) if isinstance(value, int) else value
-    if not isinstance(pair, (tuple, list)) or len(pair) != 2 or not all(isinstance(size, int) for size in pair):
+    whole = isinstance(pair, (tuple, list)) and all(
+        isinstance(size, int) and not isinstance(size, bool) for size in pair
+    )
+    if not whole or len(pair) != 2:
         raise TypeError(f"{name} must be an int or a pair of ints, got {value!r}")
     if min(pair) < least:
         raise ValueError(f"{name} must be at least {least}, got {value}")

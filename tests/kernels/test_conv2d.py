@@ -206,6 +206,8 @@ def test_operands_beyond_two_to_the_31_elements(operand, dim, device):
         (TypeError, "bias must have the dtype of x", lambda x, w, b: (x, w, b.half()), {}),
         (TypeError, "stride must be an int or a pair", lambda x, w, b: (x, w, b), {"stride": 1.5}),
         (TypeError, "padding must be an int or a pair", lambda x, w, b: (x, w, b), {"padding": "same"}),
+        (TypeError, "stride must be an int or a pair", lambda x, w, b: (x, w, b), {"stride": True}),
+        (TypeError, "dilation must be an int or a pair", lambda x, w, b: (x, w, b), {"dilation": (1, True)}),
         (ValueError, "x must have 4 dimensions", lambda x, w, b: (x[0], w, b), {}),
         (ValueError, "weight must have 4 dimensions", lambda x, w, b: (x, w[0], b), {}),
         (ValueError, "x has 3 channels but weight has 2", lambda x, w, b: (x, w[:, :2], b), {}),
@@ -219,7 +221,7 @@ def test_operands_beyond_two_to_the_31_elements(operand, dim, device):
         (ValueError, "x requires grad", lambda x, w, b: (x.requires_grad_(), w, b), {}),
         (ValueError, "bias requires grad", lambda x, w, b: (x, w, b.requires_grad_()), {}),
     ],
-    ids=[f"case {i}" for i in range(18)],
+    ids=[f"case {i}" for i in range(20)],
 )
 def test_bad_arguments_are_named(error, message, spoil, kwargs, backend, device, no_launch):
     args = spoil(*operands((2, 3, 5, 6), (4, 3, 3, 3), torch.float32, device))
