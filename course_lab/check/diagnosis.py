@@ -43,6 +43,12 @@ class Facts:
         return [run for run in self.runs if run.reached and not run.passed]
 
     @cached_property
+    def telling(self) -> list[CaseRun]:
+        """Failing cases, without those whose offsets need 64 bits where others fail too: there all goes astray."""
+        near = [run for run in self.failing if not _is_far(run)]
+        return near or self.failing
+
+    @cached_property
     def wrong(self) -> list[CaseRun]:
         """Failing cases whose outputs have the right form and the wrong numbers."""
         return [run for run in self.failing if run.values_wrong]
@@ -198,12 +204,16 @@ def demands(facts: Facts) -> Diagnosis | None:
 
 
 def suspects(facts: Facts) -> Diagnosis | None:
-    near = [run for run in facts.wrong if not any(isinstance(a, torch.Tensor) and is_far(a) for a in run.args)]
+    near = [run for run in facts.wrong if not _is_far(run)]
     for suspect in facts.exercise.suspects:
         found = [_reproduces(suspect.formula, run) for run in near]
         if all(found) and _SAME_AND_WRONG in found:
             return Diagnosis(suspect.code, suspect.sentence)
     return None
+
+
+def _is_far(run: CaseRun) -> bool:
+    return any(isinstance(a, torch.Tensor) and is_far(a) for a in run.args)
 
 
 _SAME, _SAME_AND_WRONG = 1, 2
@@ -231,7 +241,7 @@ def _reproduces(formula: Callable[..., Any], run: CaseRun) -> int:
 
 
 def faults(facts: Facts) -> Diagnosis | None:
-    seen = [fault for run in facts.failing if run.seen for fault in run.seen.faults]
+    seen = [fault for run in facts.telling if run.seen for fault in run.seen.faults]
     stores = [fault for fault in seen if fault.kind != "load"]
     if not seen:
         return None
@@ -301,6 +311,19 @@ def race_diagnosis(race: RaceSeen) -> Diagnosis:
         )
     one = f"Program {first} touches {element} in line {race.lines[0]}"
     return diagnosis("race", one=one, other=f"program {second} in line {race.lines[1]}, and one of them stores it")
+
+
+def far_row_missed(facts: Facts) -> Diagnosis | None:
+    """Only where rows have numbers of millions, what belongs there went elsewhere."""
+    if facts.failing and all(run.values_wrong and _is_far(run) and _missed(run) for run in facts.failing):
+        return diagnosis("far-row-missed", case=facts.failing[0].case.name)
+    return None
+
+
+def _missed(run: CaseRun) -> bool:
+    """Whether a wrong element is one that nobody stored."""
+    owners = [writers is None or writers.numpy() < 0 for writers in run.seen.writers]
+    return any(bool((owner & comparison.wrong).any()) for owner, comparison in zip(owners, run.comparisons))
 
 
 def unwritten(facts: Facts) -> Diagnosis | None:
@@ -575,6 +598,7 @@ RULES = (
     faults,
     damage,
     same_programs,
+    far_row_missed,
     unwritten,
     missing_other,
     nondeterministic,

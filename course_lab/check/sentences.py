@@ -44,6 +44,8 @@ SENTENCES = {
     "Look at how its offsets are computed.",
     "missing-int64": "Line {line} of program {program} reaches element {element} of {tensor}: the offset went past "
     "2^31 and wrapped around. In how many bits is a row's number multiplied by its stride?",
+    "far-row-missed": "Only the case “{case}” fails, and nothing leaves a tensor: what belongs to a row with a large "
+    "number went elsewhere. In how many bits is that number kept, and what is done to it?",
     "between-rows": "Line {line} of program {program} reaches between the rows of {tensor}: "
     "they lie further apart than they are long. Which number says how far?",
     "program-id-unused": "Programs {first} and {second} wrote the same elements. "

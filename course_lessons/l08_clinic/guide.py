@@ -38,6 +38,7 @@ TAUGHT = {
     "output-untouched": "00_start_here#Your first kernel",
     "grid-floor-division": "01_vector_add#Rung 3: the tail",
     "empty-grid": "01_vector_add#Rung 3: the tail",
+    "far-row-missed": "01_vector_add#When 32 bits are not enough (optional)",
     "block-too-short": "01_vector_add#Rung 3: the tail",
     "mask-too-narrow": "01_vector_add#Rung 3: the tail",
     "never-read": "08_clinic#The idea on paper",

@@ -60,7 +60,7 @@ def one_tile(a, b):
     return c
 
 
-# %% 5.2 | other tiles, split k with atomics in float32, one launch
+# %% 5.2 | other tiles, a swizzled grid, pointers that move
 @triton.jit
 def matmul_kernel(
     a_ptr,
@@ -85,15 +85,16 @@ def matmul_kernel(
     offs_m = (pid_m * BM + tl.arange(0, BM)) % M
     offs_n = (pid_n * BN + tl.arange(0, BN)) % N
     offs_k = tl.arange(0, BK)
-    a_ptrs = a_ptr + offs_m[:, None].to(tl.int64) * sam + offs_k[None, :] * sak
-    b_ptrs = b_ptr + offs_k[:, None].to(tl.int64) * sbk + offs_n[None, :] * sbn
+    a_ptrs = a_ptr + offs_m[:, None].to(tl.int64) * sam + offs_k[None, :].to(tl.int64) * sak
+    b_ptrs = b_ptr + offs_k[:, None].to(tl.int64) * sbk + offs_n[None, :].to(tl.int64) * sbn
+    step = tl.full((), BK, tl.int64)
     acc = tl.zeros((BM, BN), dtype=tl.float32)
     for k in range(0, tl.cdiv(K, BK)):
         a = tl.load(a_ptrs, mask=offs_k[None, :] < K - k * BK, other=0.0)
         b = tl.load(b_ptrs, mask=offs_k[:, None] < K - k * BK, other=0.0)
         acc = tl.dot(a, b, acc, input_precision="ieee")
-        a_ptrs += BK * sak
-        b_ptrs += BK * sbk
+        a_ptrs += step * sak
+        b_ptrs += step * sbk
     offs_m = pid_m * BM + tl.arange(0, BM)
     offs_n = pid_n * BN + tl.arange(0, BN)
     c_ptrs = c_ptr + offs_m[:, None].to(tl.int64) * scm + offs_n[None, :]
