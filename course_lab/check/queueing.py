@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 AT_ONCE = 2
-PATIENCE = 120.0
+PATIENCE = 600.0  # longer than an honest queue of a hundred
 _LOOK = 0.2  # seconds between two looks at the queue
 _typical = 3.0  # seconds of a check: a running mean of those of this process
 

@@ -112,4 +112,4 @@ def test_the_exercise_in_ten_minutes(environment):
     shutil.copy(folder / "my_exercises" / "exercises" / "50_warm_up.ipynb", folder / "submissions" / "ben")
     run(f"{grading} --unsafe" if not shutil.which("bwrap") else grading)
     table = (folder / "results" / "results.csv").read_text()
-    assert re.search(r"^ann,.*50\.1.*\b4\b", table, re.M) and "not attempted" in table, table
+    assert "\nann,50.1,passed,4,4," in table and "\nben,50.1,not-attempted,0,4," in table, table
