@@ -55,6 +55,7 @@ def install() -> None:
         aten.impl("scaled_dot_product_attention", _attention, key)
     cells.install(aten)
     products.install(aten)
+    torch.library._impls.difference_update(aten._op_impls)  # a library of the user's may register over these
     _libraries.extend((everything, aten))
 
 

@@ -215,6 +215,15 @@ def test_a_product_of_8_bit_floats_is_scaled(gpu):
     torch.testing.assert_close(product, 4 * a.float() @ b.float().t())
 
 
+def test_a_library_may_put_its_own_operations_in_place_of_the_devices(gpu):
+    mine = torch.library.Library("aten", "IMPL")
+    mine.impl("abs", lambda x: torch.full_like(x, 7.0), "CUDA")
+    x = -torch.ones(2, device="cuda")
+    assert x.abs().tolist() == [7, 7] and x.cpu().abs().tolist() == [1, 1]
+    mine._destroy()
+    assert x.abs().tolist() == [1, 1]
+
+
 def test_products_are_made_into_a_wider_dtype(gpu):
     a, b, c = (torch.randn(2, 4, 4, device="cuda").half() for _ in range(3))
     wide = a.float() @ b.float()
