@@ -72,5 +72,6 @@ def _card(finding: Finding) -> str:
     body += f"<p>{escape(finding.evidence)}</p>"
     if about.cure and finding.level != "note":
         lesson = f" Lesson {about.lesson} teaches it." if about.lesson else ""
-        body += f'<p><span style="color:{colour}" aria-hidden="true">&#9679;</span> <b>Cure</b> {escape(about.cure + lesson)}</p>'
+        mark = f'<span style="color:{colour}" aria-hidden="true">&#9679;</span>'
+        body += f"<p>{mark} <b>Cure</b> {escape(about.cure + lesson)}</p>"
     return style.card(about.title, body)
