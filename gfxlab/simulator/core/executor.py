@@ -21,7 +21,7 @@ from functools import lru_cache
 import numpy as np
 
 from gfxlab.programs import format_program
-from gfxlab.simulator.core import constants, faults
+from gfxlab.simulator.core import constants, exits, faults
 from gfxlab.simulator.core.program import (
     Decoded,
     Program,
@@ -47,6 +47,7 @@ _NAP = 64  # turns after which a workgroup is woken although others can go on
 _BLOCKS_A_TURN = 256  # of waves that were let through
 _POLLS_A_RUN = 5000  # turns in polling loops, no wave ending, after which another batch is let through
 _ROUNDS = 3_000  # of one block, without which a long run is taken for a long run and not for an endless loop
+_GLANCE = 16  # visits of a block after which the clock is looked at
 _BYPASSES = ("sc1", "glc", "dlc")
 
 
@@ -168,6 +169,7 @@ class Executor:
         """A wave has ended, or other batches had their turn."""
         self._since, self._busy_since = time.monotonic(), None
         self._visits[:] = 0
+        self._distances: exits.Distances | None = None
 
     # ---- whose turn it is --------------------------------------------------------------------------------------------
 
@@ -270,18 +272,28 @@ class Executor:
         self.waves.clock += code.length
         if self._left < 0:
             self._endless(code, f"more than the {self._budget:,} instructions that were left for its batch are spent")
-        if self._visits[block] % 256 == 0:
+        if self._visits[block] % _GLANCE == 0:
             self._tell(self.spent)
             self._check_time(block, code)
 
     def _check_time(self, block: int, code: Code) -> None:
-        if time.monotonic() - self._since < 2 / 3 * self._seconds or self._visits[block] < _ROUNDS:
+        if time.monotonic() - self._since < 2 / 3 * self._seconds:
             return
         if self._busy_since is None:  # the machine may have been busy with others: the last third is processor time
             self._busy_since = time.process_time()
-        elif time.process_time() - self._busy_since > self._seconds / 3:
+            self._distances = self._to_the_exits()
+        elif time.process_time() - self._busy_since > self._seconds / 3 and self._is_endless(block):
             rounds = f"{self._visits[block]:,} rounds of one loop in {self._seconds:g} seconds, and no wave has ended"
             self._endless(code, rounds, "max_seconds")
+
+    def _is_endless(self, block: int) -> bool:
+        """Many rounds, or some after which nothing has come nearer to where the loop ends."""
+        if self._visits[block] >= _ROUNDS:
+            return True
+        return self._visits[block] >= 4 * _GLANCE and not exits.approaches(self._distances, self._to_the_exits())
+
+    def _to_the_exits(self) -> exits.Distances | None:
+        return exits.distances(self.program, self._visits, self.waves)
 
     def _endless(self, code: Code, why: str, limit: str = "max_instructions") -> None:
         program = format_program(self.waves.programs[self.waves.window.start])

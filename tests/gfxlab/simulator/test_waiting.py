@@ -157,3 +157,27 @@ def test_a_long_launch_says_how_far_it_is_on_a_terminal_only(monkeypatch):
         shown = stream.getvalue()
         assert shown.startswith("\rlocked_kernel: 0 of 2 programs, 0.0 million") == stream.isatty()
         assert shown.endswith("\r") == stream.isatty() == bool(shown)
+
+
+@triton.jit
+def heavy_kernel(x_ptr, n, STEP: tl.constexpr, B: tl.constexpr):
+    offs = tl.arange(0, B)[:, None] * B + tl.arange(0, B)[None, :]
+    total = tl.zeros((B, B), tl.float32)
+    i = 0
+    while i < n:
+        a = tl.load(x_ptr + offs, mask=offs >= i, other=0.0)
+        total += tl.dot(a, a)
+        i += STEP
+    tl.store(x_ptr + offs, total)
+
+
+@pytest.mark.parametrize("arch, step", [("gfx942", 0), ("gfx1201", -1)])
+def test_a_long_round_that_comes_no_nearer_to_its_end_is_given_up_after_few(arch, step, monkeypatch):
+    monkeypatch.setattr("gfxlab.simulator.core.executor._ROUNDS", 10**9)
+    with pytest.raises(SimulationError, match=r"does not end: [\d,]+ rounds of one loop in 0.2 seconds"):
+        simulate(heavy_kernel, (64,), (torch.zeros(32, 32), 10, step, 32), arch=arch, num_warps=1, max_seconds=0.2)
+
+
+def test_a_long_loop_that_comes_nearer_to_its_end_goes_on():
+    run = simulate(heavy_kernel, (64,), (torch.zeros(32, 32), 150, 1, 32), num_warps=1, max_seconds=0.03)
+    assert run.instructions > 64 * 150 * 10
