@@ -46,7 +46,7 @@ def read_notebook(path: Path) -> NotebookNode | None:
 
 def short(path: Path) -> str:
     """Return folder and name of `path`, as messages show it."""
-    return f"{path.parent.name}/{path.name}"
+    return f"{path.parent.name}/{path.name}" if path.parent.name else str(path)
 
 
 def answer_code(path: Path, number: str) -> str:
