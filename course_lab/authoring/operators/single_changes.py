@@ -204,17 +204,48 @@ def complement(code: Code) -> Iterator[Change]:
 
 
 def right_constant(code: Code, constants: AbstractSet[float]) -> Iterator[Change]:
-    """A number that a right answer has and this one has not."""
+    """A number of a right answer in the place of one that it has not."""
     numbers_ = [
         node
         for function in [*code.kernels, *code.hosts]
         for node in in_order(function)
         if isinstance(node, ast.Constant) and isinstance(node.value, float)
     ]
-    missing = sorted(constants - {node.value for node in numbers_})
     for node in numbers_:
         if node.value not in constants:
-            yield from (Change((Edit(node, repr(value)),), "") for value in missing)
+            yield from (Change((Edit(node, repr(value)),), "") for value in sorted(constants))
+
+
+def without_number(code: Code) -> Iterator[Change]:
+    """A number that is added or multiplied, taken out."""
+    for kernel in code.kernels:
+        for node in in_order(kernel):
+            if isinstance(node, ast.BinOp):
+                for one, other in ((node.left, node.right), (node.right, node.left)):
+                    if isinstance(one, ast.Constant):
+                        yield Change((Edit(node, f"({code.text(other)})"),), "")
+
+
+def other_limit(code: Code) -> Iterator[Change]:
+    """A number that a kernel gets in the place of another."""
+    for kernel in code.kernels:
+        plain = [one.arg for one in kernel.args.args if one.annotation is None]
+        plain = [name for name in plain if not is_pointer(name) and not is_stride(name)]
+        for node in [one for statement in kernel.body for one in in_order(statement)]:
+            if isinstance(node, ast.Name) and node.id in plain and isinstance(node.ctx, ast.Load):
+                at = plain.index(node.id)
+                yield from (
+                    Change((Edit(node, name),), "") for name in plain[max(at - 1, 0) : at] + plain[at + 1 : at + 2]
+                )
+
+
+def no_roundings(code: Code) -> Iterator[Change]:
+    """Every rounding to a whole number on the host, taken out at once."""
+    for host in code.hosts:
+        calls = [node for node in in_order(host) if isinstance(node, ast.Call) and len(node.args) == 1]
+        calls = [call for call in calls if code.text(call.func) in _ROUNDINGS]
+        if len(calls) > 1:
+            yield Change(tuple(Edit(call, f"({code.text(call.args[0])})") for call in calls), "")
 
 
 def with_factor(code: Code) -> Iterator[Change]:
@@ -256,5 +287,5 @@ _EXCHANGES = (
 _INSERTIONS = (
     inverse_operation, added_up, masked_reduction, longer_loop, exchanged_arguments, widened, with_factor,
     loops.before_update, numbers.without_choice, numbers.without_function, moved_by_one, loops.into_loop,
-    loops.after_loop, other_offset, complement, other_name,
+    loops.after_loop, other_offset, complement, other_name, without_number, other_limit, no_roundings,
 )  # fmt: skip
