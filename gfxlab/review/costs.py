@@ -25,7 +25,7 @@ _SMALL = 1 << 16  # bytes that any cache keeps: reading them again costs nothing
 def of_run(run: Run, report: AmdReport) -> Iterator[Finding]:
     """Costs of a profiled launch, most telling first."""
     name = run.compiled.name
-    if report.spills:
+    if report.spills and run.spills.bytes:  # scalar registers are kept in lanes of vector ones, which moves nothing
         moved = format_bytes(run.spills.bytes)
         yield Finding(
             "spills", name, f"{report.spills} registers do not fit; the launch moves {moved} because of them."

@@ -148,6 +148,25 @@ def test_scattered_lanes_cost_and_narrow_ones_in_a_row_do_not(gfxlab, tmp_path, 
     assert [one["kind"] for one in json.loads(output)["findings"] if one["level"] == "cost"] == expected
 
 
+OURS = """
+import torch, course_kernels as kernels
+from course_lab.bench import survey
+with kernels.use_backend("triton"):
+    for name in survey.names("gfx942"):
+        if "long rows" not in name:
+            survey.CASES[name](survey.Inputs(torch.bfloat16, "gfx942"))
+"""
+KNOWN = {("conv2d_kernel", "uncoalesced"), ("rank_kernel", "narrow")}  # channels first; rows of any length
+
+
+@pytest.mark.slow
+def test_no_kernel_of_the_course_is_called_wrong(gfxlab, tmp_path):
+    (tmp_path / "ours.py").write_text(OURS)
+    status, output, _ = gfxlab("review", str(tmp_path / "ours.py"), "--json")
+    found = {(one["kernel"], one["kind"]) for one in json.loads(output)["findings"] if one["level"] != "note"}
+    assert status == 0 and found <= KNOWN
+
+
 def test_sizes_may_be_powers_and_products():
     assert overflow.sizes_of(["N=2**31", "M=1<<4", "K=3*5", "J=1_000"]) == {"N": 2**31, "M": 16, "K": 15, "J": 1000}
 
