@@ -47,7 +47,7 @@ _NAP = 64  # turns after which a workgroup is woken although others can go on
 _BLOCKS_A_TURN = 256  # of waves that were let through
 _POLLS_A_RUN = 5000  # turns in polling loops, no wave ending, after which another batch is let through
 _ROUNDS = 3_000  # of one block, without which a long run is taken for a long run and not for an endless loop
-_GLANCE = 16  # visits of a block after which the clock is looked at
+_GLANCE = 8  # visits of a block after which the clock is looked at
 _BYPASSES = ("sc1", "glc", "dlc")
 
 
@@ -290,7 +290,7 @@ class Executor:
         """Many rounds, or some after which nothing has come nearer to where the loop ends."""
         if self._visits[block] >= _ROUNDS:
             return True
-        return self._visits[block] >= 4 * _GLANCE and not exits.approaches(self._distances, self._to_the_exits())
+        return self._visits[block] >= 2 * _GLANCE and not exits.approaches(self._distances, self._to_the_exits())
 
     def _to_the_exits(self) -> exits.Distances | None:
         return exits.distances(self.program, self._visits, self.waves)

@@ -13,7 +13,7 @@ from gfxlab.simulator.core.operands import EXEC, VCC
 from gfxlab.simulator.core.program import Decoded, Program
 from gfxlab.simulator.core.state import Waves
 
-_OFTEN = 16  # visits of a block that make it a part of the loop
+_OFTEN = 4  # visits of a block that make it a part of the loop
 Distances = dict[int, np.ndarray]  # by block: |a - b| of its comparison, float64 [wave]
 
 
