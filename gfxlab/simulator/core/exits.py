@@ -6,6 +6,8 @@ goes round, waiting is of no use.
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 
 from gfxlab.simulator.core import values
@@ -31,7 +33,7 @@ def distances(program: Program, visits: np.ndarray, waves: Waves) -> Distances |
         following = program.target(last), number + 1
         if all(place < len(visits) and visits[place] for place in following):
             continue
-        compared = _comparison(program.instructions[block.start : block.stop - 1])
+        compared = _comparison(program.instructions[: block.stop - 1])
         if "scc" in last.mnemonic and compared is not None:
             found[number] = _distance(compared, waves)
         elif "vcc" in last.mnemonic and _stays(program, visits, VCC):
@@ -66,9 +68,15 @@ def approaches(before: Distances | None, now: Distances | None) -> bool:
     return any(before[i].shape != now[i].shape or bool((now[i] < before[i]).any()) for i in now)
 
 
+_KEEPS_SCC = re.compile(
+    r"(v|ds|global|buffer)_|s_(mov|wait|barrier|nop|delay|cselect|mul|set|load|buffer|clause|sched)"
+)
+
+
 def _comparison(instructions: tuple[Decoded, ...]) -> Decoded | None:
-    """The last one, if it is the scalar comparison that the jump behind it asks for."""
-    return next((one for one in reversed(instructions) if one.mnemonic.startswith("s_cmp_")), None)
+    """The scalar comparison that a jump behind these asks for: the last one, with nothing behind it that sets SCC."""
+    one = next((one for one in reversed(instructions) if not _KEEPS_SCC.match(one.mnemonic)), None)
+    return one if one is not None and one.mnemonic.startswith("s_cmp_") else None
 
 
 def _distance(instruction: Decoded, waves: Waves) -> np.ndarray:
