@@ -383,7 +383,7 @@ def _with_why(part: Part, said: Diagnosis | None) -> CaseResult:
 
 def _of_repair(report: Report | None) -> Diagnosis | None:
     """The diagnosis of the cases; where it explains nothing, which of them the repair has not reached."""
-    if report is None or report.diagnosis is None or report.diagnosis.code != "unknown":
+    if report is None or report.diagnosis is None or report.diagnosis.code not in ("unknown", "partly-wrong"):
         return report.diagnosis if report else None
     failed = next(case.name for case in report.cases if case.status == "failed")
     return diagnosis("not-cured", case=failed, right=sum(case.passed for case in report.cases), all=len(report.cases))

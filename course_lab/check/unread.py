@@ -61,7 +61,8 @@ def left_out(job: Job, solution: str, runs: list[CaseRun]) -> Diagnosis | None:
         return None
     tensor = min(less, key=lambda name: got[name] / counts[name])
     about = {"tensor": tensor, "got": got[tensor], "wanted": counts[tensor], "case": wrong[0].case.name}
-    return diagnosis("partly-read" if got[tensor] else "never-read", **about)
+    anywhere = any(_elements(run.own_launches)[tensor] for run in runs)
+    return diagnosis("partly-read" if anywhere else "never-read", **about)
 
 
 def _elements(launches: Iterable[LaunchSeen]) -> Counter[str]:

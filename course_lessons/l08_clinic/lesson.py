@@ -4,7 +4,7 @@
 # This lesson writes no new kernel. It is about kernels that somebody else has written, tested and found good, and that
 # are wrong all the same: how to find out why, quickly, and without guessing.
 #
-# You need lessons 01 to 07; each of them had one trap, and here they come unannounced. It takes about 20 minutes,
+# You need lessons 01 to 07; each of them had one trap, and here they come unannounced. It takes about 25 minutes,
 # without the exercises. The [exercises](../exercises/08_clinic.ipynb) are the heart of it: twelve patients, six of them
 # required.
 #

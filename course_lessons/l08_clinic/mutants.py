@@ -175,7 +175,7 @@ MUTANTS = {
             "nan-covered",
         ),
         Mutant("a floor of 1", ((_AMAX8, "tl.maximum(tl.max(tl.abs(x), axis=0), 1.0)"),), "not-cured"),
-        Mutant("a floor that rounds to 0", ((_AMAX8, "tl.max(tl.abs(x), axis=0) + 0.0"),), "not-cured"),
+        Mutant("a floor that rounds to 0", ((_AMAX8, "tl.max(tl.abs(x), axis=0) + 0.0"),), "without-choice"),
     ),
     "8.8": (
         _finding(
@@ -225,7 +225,7 @@ MUTANTS = {
         Mutant(
             "the last columns of k left out",
             (("range(0, N, BLOCK_K)", "range(0, N - BLOCK_K + 1, BLOCK_K)"),),
-            "not-cured",
+            "partly-read",
         ),
     ),
     "8.11": (
