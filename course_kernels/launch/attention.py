@@ -85,7 +85,9 @@ def _forward_tile(dtype: torch.dtype, block_d: int, gpu: Gpu) -> tuple[int, int,
     """
     if dtype == torch.float32:
         if gpu.is_cdna:
-            return 64, 32 if block_d <= 128 else 16, block_d, 256 if block_d <= 64 else 512
+            if block_d > 128:
+                return 32, 16, block_d, 512  # 64 queries would spill on gfx942
+            return 64, 32, block_d, 256 if block_d <= 64 else 512
         return 32 if block_d <= 64 else 16, 16, min(block_d, 128), 256
     if gpu.is_cdna:
         if block_d > 128:

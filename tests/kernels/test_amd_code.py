@@ -390,7 +390,8 @@ def test_mla_everywhere(recorded, dtype, style):
 def test_attention_everywhere(recorded, head_dim, dtype, backward):
     for causal in (False, True):
         launch_attention(head_dim, dtype, causal=causal, backward=backward, tokens=4001)
-    check_dots(recorded, dtype, aligned=head_dim % 16 == 0)
+    few = backward and head_dim == 16  # 64 x 16 halves are 4 for each of 256 threads: 8 bytes
+    check_dots(recorded, dtype, aligned=head_dim % 16 == 0 and not few)
 
 
 def launch_decode(
