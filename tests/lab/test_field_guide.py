@@ -8,6 +8,7 @@ from pathlib import Path
 
 from course_lab.authoring import lessons, source
 from course_lab.authoring.build import field_guide
+from course_lab.authoring.operators import OPERATORS
 from course_lab.check import guide
 from course_lab.check.report import Report
 from course_lab.check.sentences import SENTENCES, Diagnosis
@@ -45,7 +46,7 @@ def test_the_link_of_each_diagnosis_leads_to_its_entry(monkeypatch):
     monkeypatch.chdir(ROOT / "exercises")
     own = {suspect.code for lesson in LESSONS for e in lesson.exercises for suspect in e.suspects}
     given = {mutant.diagnosis for lesson in LESSONS for of in lesson.mutants.values() for mutant in of}
-    for code in {*SENTENCES, *own, *given}:
+    for code in {*SENTENCES, *OPERATORS, *own, *given}:
         page = Report("1.2", "t", "failed", (), Diagnosis(code, "A sentence."))._repr_html_()
         path, _, entry = re.search(r'href="([^"]*field_guide[^"]*)"', page)[1].partition("#")
         assert f'<a id="{entry}"></a>' in _stored(path), f"docs/field_guide.md has no entry {entry}: make lessons"

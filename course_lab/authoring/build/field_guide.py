@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable
 
 from course_lab.authoring.lessons import Lesson
+from course_lab.authoring.operators import OPERATORS
 from course_lab.check.sentences import SENTENCES
 from gfxlab.tables import Table
 
@@ -36,6 +37,13 @@ These are recognised by their numbers, in the exercises that are named.
 
 {suspects}
 
+## Mistakes in one place
+
+Where no rule is certain, mistakes are made in the solution, one at a time. If one gives your numbers, the report names
+it in words of your kernel, under the name of its kind.
+
+{machine}
+
 ## What examiners find
 
 Some exercises ask for more than a kernel, and a program of their lesson looks at it.
@@ -47,7 +55,11 @@ Some exercises ask for more than a kernel, and a program of their lesson looks a
 def page(of: Iterable[Lesson]) -> str:
     """The guide to these lessons, as Markdown."""
     of = list(of)
-    return _PAGE.format(patients=_patients(of), general=_general(of), suspects=_suspects(of), found=_found(of))
+    general, suspects = _general(of), _suspects(of)
+    known = "".join((general, suspects))
+    return _PAGE.format(
+        patients=_patients(of), general=general, suspects=suspects, machine=_machine(known), found=_found(of)
+    )
 
 
 def places(of: Iterable[Lesson]) -> dict[str, str]:
@@ -85,6 +97,15 @@ def _suspects(of: list[Lesson]) -> str:
         for code, (sentence, where) in sorted(found.items())
     ]
     return Table(rows, ("diagnosis", "what the check says", "exercise and its lesson")).markdown()
+
+
+def _machine(known: str) -> str:
+    """The operators that make the mistakes, but those whose name has its entry in `known`."""
+    rows = [
+        (_anchor(name) if _anchor(name) not in known else f"`{name}`", operator.__doc__.splitlines()[0])
+        for name, operator in OPERATORS.items()
+    ]
+    return Table(rows, ("kind", "what such a kernel does otherwise")).markdown()
 
 
 def _found(of: list[Lesson]) -> str:
