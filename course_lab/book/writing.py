@@ -86,7 +86,7 @@ def _clear(folder: Path) -> None:
 
 def _paths(root: Path) -> frozenset[str]:
     """What notebooks may link to: files and folders of the repository, without what is hidden or built."""
-    tops = [path for path in root.iterdir() if not path.name.startswith((".", "build", "work"))]
+    tops = [path for path in root.iterdir() if path.name not in ("build", "work") and not path.name.startswith(".")]
     below = [
         path for top in tops for path in (top.rglob("*") if top.is_dir() else ()) if "__pycache__" not in path.parts
     ]
