@@ -56,10 +56,8 @@ def page(of: Iterable[Lesson]) -> str:
     """The guide to these lessons, as Markdown."""
     of = list(of)
     general, suspects = _general(of), _suspects(of)
-    known = "".join((general, suspects))
-    return _PAGE.format(
-        patients=_patients(of), general=general, suspects=suspects, machine=_machine(known), found=_found(of)
-    )
+    machine = _machine(general + suspects)
+    return _PAGE.format(patients=_patients(of), general=general, suspects=suspects, machine=machine, found=_found(of))
 
 
 def places(of: Iterable[Lesson]) -> dict[str, str]:
