@@ -12,6 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 
+from gfxlab.units import unbroken
+
 
 @dataclass(frozen=True, repr=False)
 class Table:
@@ -88,7 +90,7 @@ class Table:
     def _html_cell(self, tag: str, text: str, number: bool) -> str:
         inner = text.lstrip(" ")
         kind = ' class="n"' if number else ""
-        shown = escape(inner)
+        shown = escape(unbroken(inner))
         if text in self.links:
             shown = f'<a href="{escape(self.links[text], quote=True)}">{shown}</a>'
         return f"<{tag}{kind}>{'&#160;' * (len(text) - len(inner))}{shown}</{tag}>"

@@ -2,6 +2,16 @@
 
 from __future__ import annotations
 
+import re
+
+_UNIT = r"(?:[nuµm]?s|[kKMGT]?i?B|[kMGTP]?FLOPs?|[MG]?Hz|W|%)(?![\w(])"
+_TOGETHER = re.compile(rf"(?<=\d)[ \n](?=\d{{3}}\b|{_UNIT})|(?<=\d)[ \n](?=[x×] \d)|(?<=\d [x×])[ \n](?=\d)")
+
+
+def unbroken(text: str) -> str:
+    """`text` in which no line ends inside an amount: 25 ms, 5.3 TB/s, 54 %, 200 000, 128 x 64."""
+    return _TOGETHER.sub("\u00a0", text)
+
 
 def format_bytes(count: float) -> str:
     """`512 B`, `1.5 KiB`, `24 MiB`."""

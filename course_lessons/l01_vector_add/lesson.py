@@ -409,10 +409,10 @@ print("scale, all ones:  ", bool((scale == 1).all()))
 
 # %% [markdown]
 # **Explain it before you read on.** The sum is right, to the last element. And a tensor that the kernel never heard of
-# is broken. Look at what the programs stored, remembering that `z` ends at element 575:
+# is broken. Look at what the programs stored, and where `z` ends:
 
 # %%
-launch.picture("z_ptr")
+launch.picture("z_ptr", marks={"end of z": 576, "scale begins": 640})
 
 # %% [markdown]
 # Program 2 owns elements 512 to 767. It stored 64 right results, and then 192 sums of whatever lies behind `x` and

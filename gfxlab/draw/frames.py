@@ -74,8 +74,8 @@ class Frames(Sequence):
         return self._card(self._body(place))
 
     def _body(self, place: int) -> str:
-        step = f"<b>{escape(self.title)}</b>, step {place + 1} of {len(self)}"
-        return f"<p>{step}</p>{self.pictures[place].svg}"
+        step = f', <span style="white-space:nowrap">step {place + 1} of {len(self)}</span>' if len(self) > 1 else ""
+        return f"<p><b>{escape(self.title)}</b>{step}</p>{self.pictures[place].svg}"
 
     def _card(self, body: str, notes: Sequence[str] = ()) -> str:
         body += style.warnings([*self.notes, *notes])
@@ -93,8 +93,9 @@ def strip(bodies: Iterable[str], label: str) -> str:
     hint = "Scroll sideways, or click into it and press an arrow key, for the next step."
     # JupyterLab would take the arrow keys for its own, but for an element with this attribute
     keys = 'tabindex="0" data-lm-suppress-shortcuts="true"'
-    body = f'<div class="course-strip" {keys} role="region" aria-label="{label}">{frames}</div>'
-    return body + (f'<p class="q">{hint}</p>' if len(bodies) > 1 else "")
+    if len(bodies) == 1:
+        return frames
+    return f'<div class="course-strip" {keys} role="region" aria-label="{label}">{frames}</div><p class="q">{hint}</p>'
 
 
 def slider(count: int, page: Callable[[int], str], whole: Shown) -> Any:

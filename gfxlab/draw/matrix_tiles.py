@@ -97,7 +97,7 @@ def _draw(
     for number, (row, column) in enumerate(cells[lane]):
         left, top = x + column * size, y + row * size
         words = f"lane {lane}, element {number}: row {row}, column {column}"
-        canvas.box(left, top, size, size, svg.colour(lane // group), words, 0.85)
+        canvas.box(left, top, size, size, svg.colour(lane // group), words, 0.6)
         if size >= _READABLE:
             canvas.text(left + size / 2, top + size / 2 + 3.5, str(number), "sc")
     canvas.outline(x, y, columns * size, rows * size, "o")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from gfxlab.draw import svg
@@ -38,20 +38,25 @@ class Piece:
         return f"program {self.program}{off} {where}"
 
 
-def program_map(shape: Sequence[int], pieces: Iterable[Piece], title: str) -> svg.Picture:
+def program_map(
+    shape: Sequence[int], pieces: Iterable[Piece], title: str, marks: Mapping[str, int] | None = None
+) -> svg.Picture:
     """Draw which program touches which part of a tensor.
 
     Args:
         shape: `(n,)` for a strip, `(rows, columns)` for a grid.
         pieces: what each program touches; masked pieces may lie outside the tensor.
         title: says what is shown, for example "add: stores to out_ptr".
+        marks: borders inside a strip, by name: the element before which each lies.
 
     Raises:
-        ValueError: `shape` has neither one nor two dimensions, or there is nothing to draw.
+        ValueError: `shape` has neither one nor two dimensions, there is nothing to draw, or a grid gets marks.
     """
-    pieces = list(pieces)
+    pieces, marks = list(pieces), dict(marks or {})
     if len(shape) not in (1, 2):
         raise ValueError(f"a program map shows one or two dimensions, got the shape {tuple(shape)}")
+    if marks and len(shape) != 1:
+        raise ValueError(f"marks are for one dimension, got the shape {tuple(shape)}")
     if not pieces:
         raise ValueError(f"{title}: no program touched it, so there is nothing to draw")
     pieces = stack_rows(pieces)
@@ -60,10 +65,13 @@ def program_map(shape: Sequence[int], pieces: Iterable[Piece], title: str) -> sv
     canvas = svg.Canvas()
     size = " x ".join(map(str, shape))
     canvas.text(10, 18, f"{title} ({size} elements, {_count(len(programs), 'program')})", "b")
-    draw = _draw_strip if len(shape) == 1 else _draw_grid
-    bottom = draw(canvas, shape, shown, programs)
+    if len(shape) == 1:
+        bottom = _draw_strip(canvas, shape, shown, programs, marks)
+    else:
+        bottom = _draw_grid(canvas, shape, shown, programs)
     canvas.legend(bottom + 10, _legend(shown, programs))
-    return canvas.picture(title, _text(title, shape, pieces, programs))
+    named = [f"  {name}: {place}" for name, place in marks.items()]
+    return canvas.picture(title, "\n".join([_text(title, shape, pieces, programs), *named]))
 
 
 def _legend(shown: list[Piece], programs: list[str]) -> list[tuple[str, str]]:
@@ -151,7 +159,9 @@ class _Axis:
 # ---- one dimension ---------------------------------------------------------------------------------------------------
 
 
-def _draw_strip(canvas: svg.Canvas, shape: Sequence[int], pieces: list[Piece], programs: list[str]) -> float:
+def _draw_strip(
+    canvas: svg.Canvas, shape: Sequence[int], pieces: list[Piece], programs: list[str], marks: Mapping[str, int]
+) -> float:
     whole = [(0, shape[0])] if shape[0] <= _SMALL else []
     tail = _untouched_tail(shape[0], pieces)
     axis = _Axis.of([(p.start, p.stop) for p in pieces] + whole + tail, 16, canvas.width - _RIGHT)
@@ -172,6 +182,7 @@ def _draw_strip(canvas: svg.Canvas, shape: Sequence[int], pieces: list[Piece], p
     bottom = y + rows * (height + 4) - 4
     for x in axis.gaps():
         canvas.text(x, y + height / 2 + 4, "...", "cq")
+    _draw_marks(canvas, axis, marks, y, bottom)
     _end_mark(canvas, axis, shape[0], y, bottom)
     _ticks(canvas, axis, shape[0], bottom + 13)
     if hidden:
@@ -210,6 +221,15 @@ def _end_mark(canvas: svg.Canvas, axis: _Axis, n: int, top: float, bottom: float
         canvas.line(axis.at(n), top - 5, axis.at(n), bottom + 3, "o")
         near_right = axis.at(n) > canvas.width - 80
         canvas.text(axis.at(n) + (-4 if near_right else 4), top - 8, f"end: {n}", "sqe" if near_right else "sq")
+
+
+def _draw_marks(canvas: svg.Canvas, axis: _Axis, marks: Mapping[str, int], top: float, bottom: float) -> None:
+    """Borders that lie inside what is drawn; the words of the first lie to its left, so that a second finds room."""
+    places = sorted((place, name) for name, place in marks.items() if axis.shows(place))
+    for number, (place, name) in enumerate(places):
+        canvas.line(axis.at(place), top - 14, axis.at(place), bottom + 3, "o", 'stroke-dasharray="5 3"')
+        before = number == 0
+        canvas.text(axis.at(place) + (-4 if before else 4), top - 8, f"{name}: {place}", "sqe" if before else "sq")
 
 
 def _ticks(canvas: svg.Canvas, axis: _Axis, n: int, y: float) -> None:

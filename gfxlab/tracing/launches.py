@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -68,15 +69,18 @@ class TracedLaunch:
         rows = tuple(counts.row(self.grid) for counts in self.counts.values())
         return Ledger(f"{self.name}, grid {format_grid(self.grid)}", rows)
 
-    def picture(self, tensor: str | None = None, kind: str | None = None) -> Picture:
+    def picture(
+        self, tensor: str | None = None, kind: str | None = None, marks: Mapping[str, int] | None = None
+    ) -> Picture:
         """Which program touches which element of one tensor.
 
         Args:
             tensor: a kernel argument's name; by default the first that is stored to.
             kind: 'load', 'store' or 'atomic'; by default stores if there are any, else what there is.
+            marks: borders in a tensor of one dimension, by name: the element before which each lies.
 
         Raises:
-            ValueError: no such tensor or kind, or nothing was recorded for it.
+            ValueError: no such tensor or kind, nothing was recorded for it, or marks in two dimensions.
         """
         tensor = tensor or self._default_tensor()
         layout = Layout.of(self.tensor(tensor))
@@ -88,7 +92,7 @@ class TracedLaunch:
         verb = {"load": "loads from", "store": "stores to", "atomic": "atomics on"}[kind]
         note = f" (first {len(self.accesses):,} accesses only)" if self.left_out else ""
         pieces = pieces_of(chosen, layout, self.grid)
-        return program_map(layout.shape, pieces, f"{self.name}: {verb} {tensor}{note}")
+        return program_map(layout.shape, pieces, f"{self.name}: {verb} {tensor}{note}", marks)
 
     def tensor(self, name: str) -> torch.Tensor:
         """The tensor given for a kernel argument.

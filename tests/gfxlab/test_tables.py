@@ -12,6 +12,7 @@ from gfxlab.latest import Latest
 from gfxlab.programs import format_grid, format_program, place
 from gfxlab.strides import Strided
 from gfxlab.tables import Table
+from gfxlab.units import unbroken
 
 TABLE = Table([("x_ptr", "4,096"), ("a|b", "7")], ("tensor", "bytes"), numbers=1, marked=[1])
 
@@ -20,6 +21,12 @@ def test_text_lines_columns_up_and_marks_rows():
     assert TABLE.text("  ").splitlines() == ["     tensor  bytes", "     x_ptr   4,096", "  *  a|b         7"]
     assert str(Table([("a", "bb"), ("ccc", "")])) == "a    bb\nccc"
     assert str(Table([])) == ""
+
+
+def test_no_line_ends_between_a_number_and_its_unit():
+    assert "12.6\u00a0us, 170\u00a0TFLOP/s" in Table([("ours", "12.6 us, 170 TFLOP/s")], numbers=1).html()
+    kept = "took 73\u00a0µs, 54\u00a0% of 200\u00a0000, 37\u00a0×\u00a01536 at 5.3\u00a0TB/s in 2 sums"
+    assert unbroken("took 73\nµs, 54 % of 200 000, 37 × 1536 at 5.3 TB/s in 2 sums") == kept
 
 
 def test_html_escapes_and_shades_marked_rows():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable
 
@@ -12,10 +13,12 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 from course_lab.authoring import source
 from course_lab.authoring.build import glossary, slides
 from course_lab.authoring.lessons import Lesson
+from gfxlab.units import unbroken
 
 NOT_COMPARED = "nbval-ignore-output"
 NOTES = "## Your notes\n\nDouble-click here and write what you want to keep. New versions of the course leave it."
 PREDICT = "**Predict"  # in a lesson's text: what the next cells print answers a question
+_VERBATIM = re.compile(r"(```.*?```|`[^`]*`|\$\$.*?\$\$|\$[^$]*\$|\]\([^)]*\))", re.DOTALL)
 # All that JupyterLab writes when it saves, so that saving a lesson changes nothing. The kernels of `make lab` give
 # "3" as their version (course_lab/jupyter/): the exact one differs from machine to machine.
 KERNEL = {
@@ -121,8 +124,14 @@ def header(lesson: Lesson, number: str) -> str:
 
 
 def _cell(cell: source.Cell, text: str, extra_tags: Iterable[str] = ()) -> NotebookNode:
-    node = new_markdown_cell(text) if cell.kind == "markdown" else new_code_cell(text)
+    node = new_markdown_cell(_kept_together(text)) if cell.kind == "markdown" else new_code_cell(text)
     tags = [*cell.tags, *(tag for tag in extra_tags if tag not in cell.tags)]
     if tags:
         node.metadata.tags = tags
     return node
+
+
+def _kept_together(text: str) -> str:
+    """Markdown in which no line of prose ends between a number and its unit; code and formulas stay."""
+    parts = _VERBATIM.split(text)
+    return "".join(part if place % 2 else unbroken(part) for place, part in enumerate(parts))

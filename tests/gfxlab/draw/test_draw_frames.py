@@ -21,6 +21,11 @@ def three():
     return Frames("a < b", tuple(picture(f"frame {i}") for i in range(3)), ("something is wrong",))
 
 
+def test_a_single_frame_has_neither_steps_nor_buttons(three):
+    html = three[:1]._repr_html_()
+    assert html.count("<svg") == 1 and "step 1" not in html and 'class="course-strip"' not in html
+
+
 def test_the_strip_shows_every_frame_with_its_step(three):
     html = three._repr_html_()
     assert html.count('class="frame"') == html.count("<svg") == 3
