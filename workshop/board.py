@@ -21,15 +21,21 @@ from dataclasses import dataclass
 from html import escape
 from urllib.parse import urlparse
 
-from jupyterhub.services.auth import HubOAuthCallbackHandler, HubOAuthenticated
+from jupyterhub.services.auth import HubOAuth, HubOAuthCallbackHandler, HubOAuthenticated, UserNotAllowed
 from jupyterhub.utils import url_path_join
-from tornado import ioloop, web
+from tornado import httpserver, ioloop, web
 
 POSTS_A_MINUTE = 30  # of one learner
+VISITS_A_MINUTE = 60  # of one learner, to the page; and as many withdrawals
 LARGEST = 2048  # bytes of a post
+MOST_ROWS = 150  # exercises of one learner that are kept
+COLUMNS = 40  # exercises that the page shows, those at which most learners are
+REMEMBERED = 30  # seconds for which a token is believed without asking the hub again
 NOW = 15 * 60  # seconds: how old a mistake may be and still be one that is made now
 REFRESH = 10  # seconds after which a page asks again
-_EXERCISE = re.compile(r"\d{1,2}\.(?:\d{1,2}|[a-z])")
+_EXERCISE = re.compile(r"[0-9]{1,2}\.(?:[0-9]{1,2}|[a-z])")
+_MOST_NAMED = 6  # exercises in the line on the most common mistake
+LIMITS = {"max_body_size": 1 << 14, "max_header_size": 1 << 15, "body_timeout": 10.0, "idle_connection_timeout": 60.0}
 _CODE = re.compile(r"[a-z0-9-]{0,40}")
 
 
@@ -65,12 +71,13 @@ def read_post(body: bytes) -> tuple[str, int, int, str]:
         raise Refused(f"a post has at most {LARGEST} bytes")
     try:
         content = json.loads(body)
-        exercise, diagnosis = content["exercise"], content["diagnosis"] or ""
+        exercise, diagnosis = content["exercise"], content["diagnosis"]
         passed, cases = content["passed"], content["cases"]
     except (ValueError, KeyError, TypeError, RecursionError):
         raise Refused("a post is an object with exercise, passed, cases and diagnosis") from None
     if not (isinstance(exercise, str) and _EXERCISE.fullmatch(exercise)):
         raise Refused("exercise is a number such as 2.1")
+    diagnosis = "" if diagnosis is None else diagnosis
     if not (isinstance(diagnosis, str) and _CODE.fullmatch(diagnosis)):
         raise Refused("diagnosis is a code such as missing-store-mask")
     if not all(type(number) is int for number in (passed, cases)) or not 0 <= passed <= cases <= 99:
@@ -90,9 +97,16 @@ class Store:
         )
 
     def add(self, learner: str, exercise: str, passed: int, cases: int, diagnosis: str, at: float) -> None:
-        """Note an attempt; wrong ones are counted."""
+        """Note an attempt; wrong ones are counted.
+
+        Raises:
+            Refused: a learner who has more exercises on the board than there are.
+        """
         wrong = int(passed < cases)
         with self._base:
+            others = "SELECT count(*) FROM results WHERE learner = ? AND exercise <> ?"
+            if self._base.execute(others, (learner, exercise)).fetchone()[0] >= MOST_ROWS:
+                raise Refused(f"at most {MOST_ROWS} exercises of a learner are kept")
             self._base.execute(
                 "INSERT INTO results VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (learner, exercise) DO UPDATE SET"
                 " passed = excluded.passed, cases = excluded.cases, diagnosis = excluded.diagnosis,"
@@ -112,17 +126,17 @@ class Store:
 
 
 class Rate:
-    """So many posts a minute of each learner."""
+    """So many a minute of each learner."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock, self._posts = clock, defaultdict(deque)
+    def __init__(self, most: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._most, self._clock, self._posts = most, clock, defaultdict(deque)
 
     def allows(self, learner: str) -> bool:
         """Whether one more is allowed now; it counts if so."""
         posts, now = self._posts[learner], self._clock()
         while posts and now - posts[0] > 60:
             posts.popleft()
-        if len(posts) >= POSTS_A_MINUTE:
+        if len(posts) >= self._most:
             return False
         posts.append(now)
         return True
@@ -131,21 +145,28 @@ class Rate:
 # ---- the page --------------------------------------------------------------------------------------------------------
 
 _STYLE = """
-body { font: 16px/1.4 system-ui, sans-serif; margin: 1.5rem; color: #222; background: #fff }
-table { border-collapse: collapse } th, td { padding: .25rem .6rem; border: 1px solid #bbb; text-align: center }
-th:first-child, td:first-child { text-align: left } td.right { background: #d5ecd4 } td.wrong { background: #fbe0c3 }
-small { color: #555 } .most { font-size: 1.3rem; margin: .5rem 0 1.2rem }
+:root { color-scheme: light dark; --ink: #222; --paper: #fff; --soft: #555; --line: #bbb; --right: #d5ecd4;
+  --wrong: #fbe0c3 }
+@media (prefers-color-scheme: dark) { :root { --ink: #ececec; --paper: #181818; --soft: #bdbdbd; --line: #555;
+  --right: #1d4023; --wrong: #5a3712 } }
+body { font: 16px/1.4 system-ui, sans-serif; margin: 1.5rem; color: var(--ink); background: var(--paper) }
+table { border-collapse: collapse }
+th, td { padding: .25rem .6rem; border: 1px solid var(--line); text-align: center }
+th:first-child, td:first-child { text-align: left; max-width: 14rem; overflow-wrap: anywhere }
+td.right { background: var(--right) } td.wrong { background: var(--wrong) }
+small { color: var(--soft); font-weight: normal } td small { color: inherit }
+.most { font-size: 1.3rem; margin: .5rem 0 1.2rem }
 """
 
 
 def page(results: list[Result], everybody: bool, now: float) -> str:
     """The board as HTML: learner x exercise, who is stuck first."""
-    exercises = sorted({result.exercise for result in results}, key=_order)
+    exercises = _columns(results)
     rows = defaultdict(dict)
     for result in results:
         rows[result.learner][result.exercise] = result
     stuck = sorted(rows, key=lambda learner: (*(-part for part in _trouble(rows[learner].values(), now)), learner))
-    head = "".join(f"<th>{escape(exercise)}</th>" for exercise in exercises)
+    head = "".join(f"<th>{escape(exercise)}{_solved(exercise, results, everybody)}</th>" for exercise in exercises)
     lines = [
         f"<tr><td>{escape(name)}</td>{''.join(_cell(rows[name].get(exercise), now) for exercise in exercises)}</tr>"
         for name in stuck
@@ -156,9 +177,22 @@ def page(results: list[Result], everybody: bool, now: float) -> str:
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
         f'<meta http-equiv="refresh" content="{REFRESH}"><style>{_STYLE}</style></head><body><h1>{title}</h1>'
         f"{_most_common(results, now) if everybody else ''}{table}"
-        "<p><small>Cases passed of all; below, wrong attempts and how long since the first. Who is stuck comes first."
-        "</small></p></body></html>"
+        "<p><small>Cases passed of all; below, the mistake, wrong attempts and how long since the first. Who is stuck "
+        "comes first.</small></p></body></html>"
     )
+
+
+def _columns(results: list[Result]) -> list[str]:
+    """The exercises that are shown: of too many, those at which most learners are."""
+    learners = Counter(result.exercise for result in results)
+    most = sorted(learners, key=lambda exercise: (-learners[exercise], _order(exercise)))[:COLUMNS]
+    return sorted(most, key=_order)
+
+
+def _solved(exercise: str, results: list[Result], everybody: bool) -> str:
+    """How many have solved it, for the room's page."""
+    count = sum(result.right for result in results if result.exercise == exercise)
+    return f"<br><small>{count} right</small>" if everybody else ""
 
 
 def _order(exercise: str) -> tuple[int, bool, int, str]:
@@ -178,8 +212,8 @@ def _cell(result: Result | None, now: float) -> str:
         return "<td></td>"
     tries = f"{result.attempts} wrong" if result.attempts else ""
     age = "" if result.right else f", {max(now - result.since, 0) / 60:.0f} min"
-    kind, code = ("right", "") if result.right else ("wrong", escape(result.diagnosis))
-    return f'<td class="{kind}" title="{code}">{result.passed}/{result.cases}<br><small>{tries}{age}</small></td>'
+    kind, code = ("right", "") if result.right else ("wrong", f"<br><small>{escape(result.diagnosis)}</small>")
+    return f'<td class="{kind}">{result.passed}/{result.cases}{code}<br><small>{tries}{age}</small></td>'
 
 
 def _most_common(results: list[Result], now: float) -> str:
@@ -187,10 +221,10 @@ def _most_common(results: list[Result], now: float) -> str:
     wrong = [r for r in results if not r.right and r.diagnosis and now - r.at < NOW]
     if not wrong:
         return '<p class="most">No mistake is made by anybody now.</p>'
-    code, count = Counter(r.diagnosis for r in wrong).most_common(1)[0]
-    where = sorted({r.exercise for r in wrong if r.diagnosis == code}, key=_order)
-    times = "once" if count == 1 else f"{count} times"
-    return f'<p class="most">Most common now: <code>{escape(code)}</code>, {times}, in {escape(", ".join(where))}</p>'
+    code, count = Counter(code for _, code in {(r.learner, r.diagnosis) for r in wrong}).most_common(1)[0]
+    where = sorted({r.exercise for r in wrong if r.diagnosis == code}, key=_order)[:_MOST_NAMED]
+    by = "one learner" if count == 1 else f"{count} learners"
+    return f'<p class="most">Most common now: <code>{escape(code)}</code>, by {by}, in {escape(", ".join(where))}</p>'
 
 
 # ---- the service -----------------------------------------------------------------------------------------------------
@@ -202,6 +236,8 @@ class Board(HubOAuthenticated, web.RequestHandler):
     @web.authenticated
     def get(self) -> None:
         user = self.current_user
+        if not self.settings["visits"].allows(user["name"]):
+            raise web.HTTPError(429, reason=f"at most {VISITS_A_MINUTE} visits a minute")
         everybody = bool(user.get("admin"))
         self.set_header(
             "Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"
@@ -212,10 +248,20 @@ class Board(HubOAuthenticated, web.RequestHandler):
 
 
 class ByToken(HubOAuthenticated, web.RequestHandler):
-    """What a learner's server sends: its token says whose it is; a browser's cookie alone does not do."""
+    """What a learner's server sends: its token says whose it is; a browser's cookie does not count."""
+
+    def get_current_user(self) -> dict | None:
+        kind, _, token = self.request.headers.get("Authorization", "").partition(" ")
+        if kind.lower() not in ("token", "bearer") or not token.strip():
+            return None
+        user = self.hub_auth.user_for_token(token.strip())
+        try:
+            return self.check_hub_user(user) if user else None
+        except UserNotAllowed:
+            return None
 
     def prepare(self) -> None:
-        if not self.request.headers.get("Authorization") or not self.current_user:
+        if not self.current_user:
             raise web.HTTPError(403, reason="a token of the hub is needed")
 
     def check_xsrf_cookie(self) -> None:
@@ -223,22 +269,25 @@ class ByToken(HubOAuthenticated, web.RequestHandler):
 
     def post(self) -> None:
         name = self.current_user["name"]
-        if not self.settings["rate"].allows(name):
+        if not self.settings["posts"].allows(name):
             raise web.HTTPError(429, reason=f"at most {POSTS_A_MINUTE} results a minute")
         try:
-            result = read_post(self.request.body)
+            self.settings["store"].add(name, *read_post(self.request.body), time.time())
         except Refused as why:
             raise web.HTTPError(400, reason=str(why)) from None
-        self.settings["store"].add(name, *result, time.time())
         self.set_status(204)
 
     def delete(self) -> None:
-        self.settings["store"].forget(self.current_user["name"])
+        name = self.current_user["name"]
+        if not self.settings["leavings"].allows(name):
+            raise web.HTTPError(429, reason=f"at most {VISITS_A_MINUTE} times a minute")
+        self.settings["store"].forget(name)
         self.set_status(204)
 
 
 def application(path: str, prefix: str) -> web.Application:
     """The service, with its results in the file at `path`."""
+    HubOAuth.instance(cache_max_age=REMEMBERED)  # a server that was stopped speaks for nobody after that
     return web.Application(
         [
             (prefix, Board),
@@ -247,15 +296,17 @@ def application(path: str, prefix: str) -> web.Application:
             (url_path_join(prefix, "oauth_callback"), HubOAuthCallbackHandler),
         ],
         store=Store(path),
-        rate=Rate(),
+        posts=Rate(POSTS_A_MINUTE),
+        visits=Rate(VISITS_A_MINUTE),
+        leavings=Rate(VISITS_A_MINUTE),
         cookie_secret=os.urandom(32),
     )
 
 
 def main() -> None:
     address = urlparse(os.environ["JUPYTERHUB_SERVICE_URL"])
-    server = application(sys.argv[1], os.environ["JUPYTERHUB_SERVICE_PREFIX"])
-    server.listen(address.port, address.hostname, max_body_size=1 << 16)
+    app = application(sys.argv[1], os.environ["JUPYTERHUB_SERVICE_PREFIX"])
+    httpserver.HTTPServer(app, **LIMITS).listen(address.port, address.hostname)
     ioloop.IOLoop.current().start()
 
 

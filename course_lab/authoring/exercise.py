@@ -32,6 +32,8 @@ class Case:
     atol, rtol: an element is right when |got - expected| <= atol + rtol * |expected|.
     tolerances: one for each output (those returned, then those written in place), where they do not share one.
     again: the entry is called a second time, on another draw of `make`: equal shapes, other numbers.
+    hidden: so many of the arguments, the first ones, are for the reference and the exercise's `judge` alone: the
+        answer's process never has them.
     why: where the tolerance comes from, or what the case is there to catch; for authors.
     """
 
@@ -42,6 +44,7 @@ class Case:
     why: str = ""
     tolerances: tuple[Tolerance, ...] = ()
     again: bool = False
+    hidden: int = 0
 
     def tolerance(self, output: int) -> Tolerance:
         """That of one output."""
@@ -77,6 +80,12 @@ class UnknownPick(ValueError):
     """An answer that ships a kernel which is not offered."""
 
 
+def picked(code: str) -> str | None:
+    """The exercise whose kernel an answer takes by `my_kernel("2.2")`; None where there is no such line."""
+    found = re.search(r"^[^#\n]*\bmy_kernel\(\s*['\"]([^'\"]*)['\"]", code, re.MULTILINE)
+    return found[1] if found else None
+
+
 @dataclass(frozen=True)
 class Exercise:
     """One exercise.
@@ -104,7 +113,10 @@ class Exercise:
     driver: a function of a module that needs neither the lessons nor the references. The child runs it on the names
         that the answer defines, and calls what it returns in place of the entry: for what is asked for besides a
         kernel's numbers (refusals, gradients, tests). It complains by raising a class called `Finding` with "code:
-        sentence".
+        sentence", and leaves what it saw to the `judge` by raising one called `Told`.
+    judge: for a driver that only tells: takes a case as it was run (`check.verdict.CaseRun`, whose `expects` holds the
+        hidden arguments) and an `Ask` of `check.judged`; returns what was seen as it shall count (`judged.right`,
+        `judged.complaint`).  It runs outside, so what is wanted of a case is nothing that an answer could look up.
     picks: for an exercise on a kernel that the learner chooses: number and exercise for each kernel that
         `my_kernel("2.2")` in the answer may name. The first is the solution's, and the exercise itself.
     kernels: the answers that `my_kernel` gives (`check.protocol.OwnKernel`), which the check fills in.
@@ -133,6 +145,7 @@ class Exercise:
     picture: str = ""
     exact: Callable[..., tuple[torch.Tensor, ...]] | None = None
     driver: Callable[[dict[str, Any]], Callable[..., Any]] | None = None
+    judge: Callable[[Any, Any], Any] | None = None
     picks: tuple[tuple[str, Exercise], ...] = ()
     kernels: tuple[Any, ...] = ()
     patient: Patient | None = None
@@ -157,13 +170,12 @@ class Exercise:
         """
         if not self.picks:
             return self
-        found = re.search(r"^[^#\n]*\bmy_kernel\(\s*['\"]([^'\"]*)['\"]", code, re.MULTILINE)
-        offered = dict(self.picks)
-        if found is None or found[1] not in offered:
+        number, offered = picked(code), dict(self.picks)
+        if number not in offered:
             wanted = " or ".join(f'my_kernel("{number}")' for number in offered)
-            got = f"my_kernel({found[1]!r})" if found else "no such line"
+            got = "no such line" if number is None else f"my_kernel({number!r})"
             raise UnknownPick(f"The answer begins with the kernel that it ships, {wanted}; it has {got}.")
-        return replace(offered[found[1]], picks=self.picks)
+        return replace(offered[number], picks=self.picks)
 
     def __post_init__(self) -> None:
         names = [case.name for case in self.cases]

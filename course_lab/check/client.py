@@ -86,9 +86,11 @@ def run_cases(
     return Attempt(definition, seen, outcome)
 
 
-def run_answers(job: Job, codes: list[str], *, time_limit: float) -> list[tuple[tuple[torch.Tensor, ...], ...]]:
+def run_answers(
+    job: Job, codes: list[str], *, time_limit: float, trusted: bool = True
+) -> list[tuple[tuple[torch.Tensor, ...], ...]]:
     """Execute several answers on every case: for each answer that was reached, the outputs of the cases that worked."""
-    outcome = _run(f"{_CHILD}:run_answers", job, {"codes": tuple(codes)}, time_limit, MEMORY, trusted=True)
+    outcome = _run(f"{_CHILD}:run_answers", job, {"codes": tuple(codes)}, time_limit, MEMORY, trusted=trusted)
     try:
         return [read(tuple[tuple[torch.Tensor, ...], ...], part["outputs"]) for part in outcome.parts]
     except (ProtocolError, KeyError, TypeError):

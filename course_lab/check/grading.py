@@ -29,6 +29,7 @@ from course_lab.check import (
     client,
     counterfactual,
     instruments,
+    judged,
     parts,
     patients,
     repair,
@@ -203,7 +204,7 @@ def _grade_attempt(exercise: Exercise, code: str, given: Given, tell: _Tell) -> 
         return _failed(exercise, found, excerpt=excerpt(code, tree.line, tree.column))
 
     runs = make_runs(exercise, given.seed)
-    stopped = _run_on_interpreter(exercise, code, runs, tell)
+    stopped = _run_on_interpreter(exercise, code, runs, tell, given.seed)
     if stopped is not None:
         return stopped
     facts = Facts(exercise, tree, runs, lambda run: _probe(exercise, code, run))
@@ -333,19 +334,20 @@ def _calls(case: Case) -> Iterator[Case]:
 
 def _make_run(exercise: Exercise, case: Case, seed: str = "") -> CaseRun:
     generator = torch.Generator().manual_seed(_number(f"{exercise.number}/{case.name}", seed))
-    args = tuple(case.make(generator))
-    copies = fresh(args)
+    made = tuple(case.make(generator))
+    expects, args = made[: case.hidden], made[case.hidden :]
+    copies = fresh(made)
     result = exercise.reference(*copies)
     outputs = () if result is None else result if isinstance(result, tuple) else (result,)
     outputs += tuple(copies[position] for position in exercise.inplace)
     floating = next((a.dtype for a in args if isinstance(a, torch.Tensor) and a.dtype.is_floating_point), torch.float32)
     dtypes = tuple(floating if out.dtype == torch.float64 else out.dtype for out in outputs)
     if exercise.exact is not None:
-        outputs = exercise.exact(*fresh(args))
+        outputs = exercise.exact(*fresh(made))
     limits = {"torch_may_finish": exercise.torch_may_finish, "max_launches": exercise.max_launches}
     limits |= {"contiguous": exercise.contiguous}
     limits |= {"no_idle": exercise.no_idle, "demand": exercise.demand, "driven": exercise.driver is not None}
-    return CaseRun(case, args, outputs, dtypes, inplace=exercise.inplace, **limits)
+    return CaseRun(case, args, outputs, dtypes, inplace=exercise.inplace, expects=expects, **limits)
 
 
 def _number(name: str, seed: str) -> int:
@@ -368,13 +370,15 @@ def make_job(exercise: Exercise, code: str, runs: list[CaseRun], **how: Any) -> 
     return Job(exercise.number, code, exercise.entry, cases, inplace=exercise.inplace, **how)
 
 
-def _run_on_interpreter(exercise: Exercise, code: str, runs: list[CaseRun], tell: _Tell) -> Report | None:
+def _run_on_interpreter(
+    exercise: Exercise, code: str, runs: list[CaseRun], tell: _Tell, seed: str = ""
+) -> Report | None:
     """Fill in what the child saw. A child that dies in a case is replaced by another for the cases after it.
 
     Returns a report when the answer cannot even be defined.
     """
     for _ in range(_MAX_CHILDREN):
-        left = [run for run in runs if not run.reached]
+        left = judged.in_any_order(exercise, [run for run in runs if not run.reached], seed)
         if not left:
             break
         first = len(runs) - len(left) + 1
@@ -385,6 +389,7 @@ def _run_on_interpreter(exercise: Exercise, code: str, runs: list[CaseRun], tell
         if not attempt.defines_entry:
             return _undefined(exercise, code, attempt)
         _fill(left, attempt)
+        judged.judge(exercise, job, left)
         if attempt.outcome.status == "timeout":
             break
     return None

@@ -102,6 +102,7 @@ class CaseRun:
 
     seen: what the child saw, None when the child did not get through this case.
     end: how the child died in this case, None when it did not.
+    expects: what the child was not told of this case (see `Case.hidden`).
     driven: the exercise's own driver made the outputs, and saw to it that kernels ran (see `Exercise.driver`).
     """
 
@@ -116,6 +117,7 @@ class CaseRun:
     no_idle: bool = False
     demand: Callable[[tuple[Any, ...], tuple[LaunchSeen, ...]], str] | None = None
     driven: bool = False
+    expects: tuple[Any, ...] = ()
     seen: Seen | None = None
     end: Outcome | None = None
     printed: str = ""

@@ -2,11 +2,12 @@
 
 The module is executed by itself in the child (see `Exercise.driver`): it knows no reference. A driver takes the names
 that the answer defines and returns what is called on each case in place of the entry. It complains by raising
-`Finding`; what it returns is compared as ever.
+`Finding`, and leaves what it saw to `judges.py`, outside, by raising `Told`; what it returns is compared as ever.
 """
 
 import copy
 import itertools
+import json
 import linecache
 import math
 import random
@@ -28,6 +29,10 @@ class Finding(Exception):
 
     def __init__(self, code, sentence):
         super().__init__(f"{code}: {sentence}")
+
+
+class Told(Exception):
+    """What an answer did, for the judge outside."""
 
 
 def _quiet_hypothesis():
@@ -63,101 +68,47 @@ class Copies(TorchDispatchMode):
 
 
 def contract(names):
-    """Cases: ("gives", ...), ("gives nothing", ...), ("refuses", words, ...), ("gives or refuses", ...), ("meta", ...);
-    the arguments of `ship` follow."""
-    ship = names["ship"]
-    kinds = {"gives": _gives, "gives nothing": _gives_nothing, "refuses": _refuses, "gives or refuses": _either}
-    kinds["meta"] = _other_device
+    """Cases: "here", or "meta" for the last of the tensors on another device; then the arguments of `ship`.
 
-    def run(kind, *args):
-        return kinds[kind](ship, *args)
+    Whether they are to be taken or refused is not known in here.
+    """
+    ship = names["ship"]
+
+    def run(where, *args):
+        if where == "meta":
+            last = max(i for i, a in enumerate(args) if isinstance(a, torch.Tensor))
+            args = [a.to("meta") if i == last else a for i, a in enumerate(args)]
+        before = hooks.launches()
+        try:
+            with Copies() as copies:
+                y = ship(*args)
+        except (ValueError, TypeError) as error:
+            raise Told(f"{type(error).__name__}\n{error}").with_traceback(error.__traceback__) from None
+        _look_at_what_is_given(args[0], y, copies.elements, hooks.launches() - before)
+        return y
 
     return run
 
 
-def _gives(ship, x, *rest):
-    before = hooks.launches()
-    with Copies() as copies:
-        y = ship(x, *rest)
+def _look_at_what_is_given(x, y, copied, launches):
     if not isinstance(y, torch.Tensor):
         raise Finding("wrong-type", f"`ship` must return a tensor, and it returned {type(y).__name__}.")
-    if copies.elements >= x.numel() > 0:
+    if copied >= x.numel() > 0:
         raise Finding(
             "silent-copy",
-            f"{copies.elements} elements were copied before the kernel saw them: the caller pays for a second trip, "
+            f"{copied} elements were copied before the kernel saw them: the caller pays for a second trip, "
             "and nobody told them. Which layouts can the kernel walk as they are, and which must it refuse?",
         )
-    if y.numel() and hooks.launches() == before:
-        raise Finding("no-kernel", "No kernel ran. `ship` checks, and then it calls your kernel.")
-    if y.numel() and y.untyped_storage().data_ptr() == x.untyped_storage().data_ptr():
-        raise Finding("aliased-result", "The result lies in the memory of `x`. It needs memory of its own.")
-    return y
-
-
-def _gives_nothing(ship, x, *rest):
-    before = hooks.launches()
-    try:
-        y = ship(x, *rest)
-    except Exception as error:
-        raise Finding(
-            "empty-refused",
-            f"A tensor of shape {tuple(x.shape)} has no elements, and that is no mistake: a batch may be empty. It "
-            f"raised {type(error).__name__}.",
-        ) from None
-    if hooks.launches() != before:
+    if launches and not x.numel():
         raise Finding(
             "empty-launch",
             f"A kernel was launched for a tensor of shape {tuple(x.shape)}: a grid of 0 programs is an error on some "
             "machines, and a block of 0 elements on all. Return before the launch.",
         )
-    return y
-
-
-def _refuses(ship, words, *args):
-    before = hooks.launches()
-    try:
-        ship(*args)
-    except (ValueError, TypeError) as error:
-        _judge_refusal(error, words, hooks.launches() - before)
-        return FINE
-    except Exception as error:
-        raise Finding(
-            "wrong-exception",
-            f"{_told(args)}: it must be refused with a ValueError or a TypeError, and {type(error).__name__} was "
-            "raised. Callers catch these two; the others say that your code is broken.",
-        ) from None
-    raise Finding("not-refused", f"{_told(args)}: it was taken. What would the kernel read there?")
-
-
-def _judge_refusal(error, words, launches):
-    if launches:
-        raise Finding("refused-too-late", "It was refused after a kernel had run. Check first, then launch.")
-    if words and not any(word in str(error) for word in words.split("|")):
-        raise Finding(
-            "nameless-refusal",
-            f"The refusal says {str(error)!r}, and not what was wrong: name the value ({words.replace('|', ' or ')}), "
-            "so that the caller finds it.",
-        )
-
-
-def _either(ship, *args):
-    """A layout: walked as it is, or refused by name; never copied. Returns what the contiguous arguments give."""
-    try:
-        return _gives(ship, *args)
-    except (ValueError, TypeError) as error:
-        _judge_refusal(error, "stride|contiguous|view|layout|dimension", 0)
-    return ship(*(a.contiguous() if isinstance(a, torch.Tensor) else a for a in args))
-
-
-def _other_device(ship, words, *args):
-    """The last of the tensors on another device."""
-    last = max(i for i, a in enumerate(args) if isinstance(a, torch.Tensor))
-    return _refuses(ship, words, *(a.to("meta") if i == last else a for i, a in enumerate(args)))
-
-
-def _told(args):
-    shapes = [f"{str(a.dtype).removeprefix('torch.')} {tuple(a.shape)}" for a in args if isinstance(a, torch.Tensor)]
-    return " and ".join(shapes)
+    if y.numel() and not launches:
+        raise Finding("no-kernel", "No kernel ran. `ship` checks, and then it calls your kernel.")
+    if y.numel() and y.untyped_storage().data_ptr() == x.untyped_storage().data_ptr():
+        raise Finding("aliased-result", "The result lies in the memory of `x`. It needs memory of its own.")
 
 
 # ---- gradients -----------------------------------------------------------------------------------------------------
@@ -424,13 +375,38 @@ def _same_parameters(swap, theirs):
 
 
 def suites(names):
-    """Cases: ("accepts" or "rejects", entry, code of an implementation, sentence), or ("mutants",)."""
+    """Cases: the entry and the code of an implementation, on which the tests are tried; or nothing, for MUTANTS.
 
-    def run(kind, *args):
+    Whether the implementation is right is not known in here.
+    """
+
+    def run(*args):
         with hooks.guard("record"):  # an access outside is a wrong kernel's, and no mistake of the tests
-            return {"accepts": _accepts, "rejects": _rejects, "mutants": _own_mutants}[kind](names, *args)
+            return _tried(names, *args) if args else _mutants(names.get("MUTANTS"))
 
     return run
+
+
+def _tried(names, entry, code):
+    """Raises `Told` with the first test that fails and what it says."""
+    try:
+        given = implementation(code, entry)
+    except Exception as error:
+        raise Told(f"no test\n{type(error).__name__}: it does not even run") from None
+    if found := failure(names, given):
+        raise Told("\n".join(found))
+    return FINE
+
+
+def _mutants(listed):
+    """MUTANTS as the bytes of a JSON text."""
+    well_formed = isinstance(listed, (list, tuple)) and all(map(_is_mutant, listed))
+    text = json.dumps([list(one) for one in listed] if well_formed else []).encode()
+    return torch.frombuffer(bytearray(text[:_MOST_TEXT]), dtype=torch.uint8)
+
+
+def _is_mutant(one):
+    return isinstance(one, (list, tuple)) and len(one) == 3 and all(isinstance(text, str) for text in one)
 
 
 def tests_of(names):
@@ -465,6 +441,7 @@ def failure(names, implementation):
     return None
 
 
+_MOST_TEXT = 1 << 20  # bytes of MUTANTS
 _counter = itertools.count()
 
 
@@ -477,81 +454,6 @@ def implementation(code, entry):
     vars(module).update(torch=torch, triton=triton, tl=tl, math=math)
     exec(compile(code, name, "exec", dont_inherit=True), vars(module))
     return vars(module)[entry]
-
-
-def _accepts(names, entry, code, what):
-    if found := failure(names, implementation(code, entry)):
-        test, said = found
-        raise Finding("rejects-a-right-kernel", f"{test} rejects {what}, which is right. It says {said[:160]}")
-    return FINE
-
-
-def _rejects(names, entry, code, what):
-    if failure(names, implementation(code, entry)) is None:
-        raise Finding("mutant-survives", f"Your tests pass {what}. Which input would show it?")
-    return FINE
-
-
-FEWEST_MUTANTS = 3
-
-
-def _own_mutants(names, *probes):
-    """The learner's MUTANTS: texts of their own kernel replaced. Each changes a result, and their tests see it."""
-    mutants = names.get("MUTANTS")
-    if not isinstance(mutants, (list, tuple)) or len(mutants) < FEWEST_MUTANTS:
-        raise Finding("too-few-mutants", f"`MUTANTS` has fewer than {FEWEST_MUTANTS} mistakes: (name, old, new).")
-    own = next(iter(names["my_kernel"].taken.values()))
-    right, seen = implementation(own.code, own.entry), set()
-    if found := failure(names, right):
-        raise Finding("rejects-a-right-kernel", f"{found[0]} rejects your own kernel. It says {found[1][:160]}")
-    for name, old, new in mutants:
-        if old not in own.code:
-            raise Finding("mutant-not-applicable", f"Mutant {name!r}: {old!r} does not occur in your kernel.")
-        code = own.code.replace(old, new)
-        if code == own.code or code in seen:
-            raise Finding("mutant-not-applicable", f"Mutant {name!r} changes nothing, or the same as another one.")
-        seen.add(code)
-        wrong = _broken(code, own.entry)
-        if wrong is None:
-            continue  # it does not even run: any test sees that
-        if not _differs(right, wrong, probes):
-            raise Finding("equivalent-mutant", f"Mutant {name!r} gives the same numbers: it is no mistake.")
-        if failure(names, wrong) is None:
-            raise Finding("own-mutant-survives", f"Your tests pass your own mutant {name!r}.")
-    return FINE
-
-
-def _broken(code, entry):
-    try:
-        return implementation(code, entry)
-    except Exception:
-        return None
-
-
-def _differs(right, wrong, probes):
-    """Whether they differ on one of these: shapes, dtypes and scales that show most mistakes."""
-    for args in _arguments(probes):
-        try:
-            got = wrong(*args)
-        except Exception:
-            return True
-        want = right(*args)
-        if got.shape != want.shape or got.dtype != want.dtype:
-            return True
-        if not torch.allclose(got.double(), want.double(), rtol=1e-3, atol=1e-6, equal_nan=True):
-            return True
-    return False
-
-
-def _arguments(probes):
-    """The probes' arguments, which follow each other with None between them."""
-    group = []
-    for value in probes:
-        if value is None:
-            yield group
-            group = []
-        else:
-            group.append(value)
 
 
 # ---- a benchmark ---------------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from course_kernels import reference
 from course_lab.authoring import lessons
 from course_lab.authoring.exercise import Case, Exercise, Suspect
 from course_lab.authoring.tolerance import each, in_float32
-from course_lessons.l10_shipping import drivers
+from course_lessons.l10_shipping import drivers, judges
 from course_lessons.l10_shipping import reference as own
 
 _FINE = {"atol": 0.0, "rtol": 0.0, "why": "the driver complains by itself, and returns a zero"}
@@ -42,6 +42,16 @@ def _case(name: str, *given: Any, **tolerance: Any) -> Case:
     return Case(name, lambda g: tuple(v(g) if callable(v) else v for v in given), **(tolerance or _FINE))
 
 
+def _gives(name: str, kind: str, *given: Any, **tolerance: Any) -> Case:
+    """A case of 10.1 that is taken: "gives", "gives nothing", "gives or refuses", then the arguments of `ship`."""
+    return replace(_case(name, kind, "", "here", *given, **tolerance), hidden=2)
+
+
+def _refuses(name: str, words: str, *given: Any, where: str = "here") -> Case:
+    """A case of 10.1 that is refused, with one of the words (separated by |)."""
+    return replace(_case(name, "refuses", words, where, *given), hidden=2)
+
+
 def _picked(exercise: Exercise, **of_gated: Any) -> Exercise:
     """The exercise for RMSNorm, which also offers the gated activation."""
     return replace(exercise, picks=((_NORM, exercise), (_GATED, replace(exercise, **of_gated))))
@@ -50,9 +60,9 @@ def _picked(exercise: Exercise, **of_gated: Any) -> Exercise:
 # ---- 10.1 ----------------------------------------------------------------------------------------------------------
 
 
-def _contract(kind: str, *args: Any) -> Tensor:
+def _contract(kind: str, words: str, where: str, *args: Any) -> Tensor:
     """What a case must return: the kernel's numbers, or a zero where it is refused."""
-    if kind in ("refuses", "meta"):
+    if kind == "refuses":
         return drivers.FINE
     return reference.rms_norm(*args) if len(args) > 1 else reference.silu_and_mul(*args)
 
@@ -73,27 +83,27 @@ def _shared_contract(columns: int, *rest: Any) -> tuple[Case, ...]:
     """What both kernels must meet; rest: the arguments after x, for rows of so many columns."""
     n = columns
     return (
-        _case("a batch of sequences, three dimensions", "gives", _x(2, 3, n), *rest, **_WIDER),
-        _case("one row alone, one dimension", "gives", _x(n), *rest, **_WIDER),
-        _case("four dimensions, bfloat16", "gives", _x(2, 1, 3, n, dtype=_BF16), *rest, **_IN_HALF),
-        _case(
+        _gives("a batch of sequences, three dimensions", "gives", _x(2, 3, n), *rest, **_WIDER),
+        _gives("one row alone, one dimension", "gives", _x(n), *rest, **_WIDER),
+        _gives("four dimensions, bfloat16", "gives", _x(2, 1, 3, n, dtype=_BF16), *rest, **_IN_HALF),
+        _gives(
             "rows further apart than they are long", "gives", _x(4, n + 12, view=lambda x: x[:, :n]), *rest, **_WIDER
         ),
-        _case("a batch of such rows", "gives", _x(2, 3, n + 4, view=lambda x: x[..., :n]), *rest, **_WIDER),
-        _case("no rows", "gives nothing", _x(0, n), *rest, **_WIDER),
-        _case("a batch without sequences", "gives nothing", _x(2, 0, n), *rest, **_WIDER),
-        _case("every second column", "gives or refuses", _x(3, 2 * n, view=lambda x: x[:, ::2]), *rest, **_WIDER),
-        _case("transposed", "gives or refuses", _x(n, 4, view=lambda x: x.t()), *rest, **_WIDER),
-        _case(
+        _gives("a batch of such rows", "gives", _x(2, 3, n + 4, view=lambda x: x[..., :n]), *rest, **_WIDER),
+        _gives("no rows", "gives nothing", _x(0, n), *rest, **_WIDER),
+        _gives("a batch without sequences", "gives nothing", _x(2, 0, n), *rest, **_WIDER),
+        _gives("every second column", "gives or refuses", _x(3, 2 * n, view=lambda x: x[:, ::2]), *rest, **_WIDER),
+        _gives("transposed", "gives or refuses", _x(n, 4, view=lambda x: x.t()), *rest, **_WIDER),
+        _gives(
             "sequences and batch exchanged",
             "gives or refuses",
             _x(3, 2, n + 4, view=lambda x: x[..., :n].transpose(0, 1)),
             *rest,
             **_WIDER,
         ),
-        _case("float64 is refused", "refuses", "float64", _x(3, n, dtype=torch.float64), *rest),
-        _case("integers are refused", "refuses", "int64", _x(3, n, scale=9.0, dtype=torch.int64), *rest),
-        _case("no dimensions are refused", "refuses", "", torch.tensor(2.0), *rest),
+        _refuses("float64 is refused", "float64", _x(3, n, dtype=torch.float64), *rest),
+        _refuses("integers are refused", "int64", _x(3, n, scale=9.0, dtype=torch.int64), *rest),
+        _refuses("no dimensions are refused", "", torch.tensor(2.0), *rest),
     )
 
 
@@ -106,17 +116,18 @@ _SHIP = _picked(
         entry="ship",
         reference=_contract,
         driver=drivers.contract,
+        judge=judges.contract,
         time_limit=20.0,
         cases=(
             *_shared_contract(576, _w(576), 1e-6),
-            _case("rows of no elements", "gives nothing", _x(3, 0), _w(0), 1e-6, **_WIDER),
-            _case("a weight of another dtype", "gives", _x(3, 100), _w(100, dtype=_BF16), 0.5, **_WIDER),
-            _case("a weight that is too short", "refuses", "99|100", _x(3, 100), _w(99), 1e-6),
-            _case("a weight that is too long", "refuses", "128|100", _x(3, 100), _w(128), 1e-6),
-            _case("a weight with a row for each row", "refuses", "(3, 100)|[3, 100]|2", _x(3, 100), _x(3, 100), 1e-6),
-            _case("a weight in float64", "refuses", "float64", _x(3, 100), _w(100, dtype=torch.float64), 1e-6),
-            _case("a weight on another device", "meta", "meta", _x(3, 100), _w(100), 1e-6),
-            _case("every second weight", "gives or refuses", _x(3, 50), _w(100, lambda w: w[::2]), 1e-6, **_WIDER),
+            _gives("rows of no elements", "gives nothing", _x(3, 0), _w(0), 1e-6, **_WIDER),
+            _gives("a weight of another dtype", "gives", _x(3, 100), _w(100, dtype=_BF16), 0.5, **_WIDER),
+            _refuses("a weight that is too short", "99|100", _x(3, 100), _w(99), 1e-6),
+            _refuses("a weight that is too long", "128|100", _x(3, 100), _w(128), 1e-6),
+            _refuses("a weight with a row for each row", "(3, 100)|[3, 100]|2", _x(3, 100), _x(3, 100), 1e-6),
+            _refuses("a weight in float64", "float64", _x(3, 100), _w(100, dtype=torch.float64), 1e-6),
+            _refuses("a weight on another device", "meta", _x(3, 100), _w(100), 1e-6, where="meta"),
+            _gives("every second weight", "gives or refuses", _x(3, 50), _w(100, lambda w: w[::2]), 1e-6, **_WIDER),
         ),
         hints=(
             "List what the kernel takes for granted: which of its loads goes wrong, without a word, when the caller "
@@ -130,9 +141,9 @@ _SHIP = _picked(
     ),
     cases=(
         *_shared_contract(600),
-        _case("rows of no elements", "gives nothing", _x(3, 0), **_WIDER),
-        _case("an odd number of columns", "refuses", "7", _x(3, 7)),
-        _case("two columns", "gives", _x(5, 2), **_WIDER),
+        _gives("rows of no elements", "gives nothing", _x(3, 0), **_WIDER),
+        _refuses("an odd number of columns", "7", _x(3, 7)),
+        _gives("two columns", "gives", _x(5, 2), **_WIDER),
     ),
 )
 
@@ -392,9 +403,13 @@ def edited(number: str, edits: tuple[tuple[str, str], ...]) -> str:
 
 
 def _suite_cases(number: str, right: tuple[_Right, ...], wrong: tuple[_Wrong, ...], probes: Callable) -> tuple:
-    cases = [_case(f"accepts {one.what}", "accepts", *_code(one.number, one.edits), one.what) for one in right]
-    cases += [_case(f"rejects {one.what}", "rejects", *_code(number, one.edits), one.what) for one in wrong]
-    return (*cases, Case("your own mutants", lambda g: ("mutants", *probes(g)), **_FINE))
+    cases = [_suite_case("accepts", one.what, one.number, one.edits) for one in right]
+    cases += [_suite_case("rejects", one.what, number, one.edits) for one in wrong]
+    return (*cases, Case("your own mutants", lambda g: ("mutants", probes(g)), **_FINE, hidden=2))
+
+
+def _suite_case(kind: str, what: str, number: str, edits: tuple[tuple[str, str], ...]) -> Case:
+    return replace(_case(f"{kind} {what}", kind, what, *_code(number, edits)), hidden=2)
 
 
 def _code(number: str, edits: tuple[tuple[str, str], ...]) -> tuple[Callable, Callable]:
@@ -403,8 +418,8 @@ def _code(number: str, edits: tuple[tuple[str, str], ...]) -> tuple[Callable, Ca
 
 
 def _norm_probes(g: Generator) -> list:
-    """Arguments that show most mistakes, each set followed by None."""
-    sets = [
+    """Arguments that show most mistakes."""
+    return [
         (_randn((4, 64), g), _weight(64, g), 1e-5),
         (_randn((3, 113), g)[:, :100], _weight(100, g), 1e-5),
         (_randn((2, 1245), g), _weight(1245, g), 1e-5),
@@ -413,19 +428,17 @@ def _norm_probes(g: Generator) -> list:
         (_randn((3, 576), g, _F16, 300.0), _weight(576, g), 1e-5),
         (_randn((3, 1), g), _weight(1, g), 1e-5),
     ]
-    return [value for one in sets for value in (*one, None)]
 
 
 def _gate_probes(g: Generator) -> list:
-    sets = [
-        _randn((4, 64), g),
-        _randn((3, 1202), g),
-        _randn((3, 213), g)[:, :200],
-        _randn((3, 100), g, scale=300.0),
-        _randn((2, 2), g),
-        _randn((3, 100), g, _BF16),
+    return [
+        (_randn((4, 64), g),),
+        (_randn((3, 1202), g),),
+        (_randn((3, 213), g)[:, :200],),
+        (_randn((3, 100), g, scale=300.0),),
+        (_randn((2, 2), g),),
+        (_randn((3, 100), g, _BF16),),
     ]
-    return [value for one in sets for value in (one, None)]
 
 
 _SUITE = _picked(
@@ -437,6 +450,7 @@ _SUITE = _picked(
         entry="test_values",
         reference=_fine,
         driver=drivers.suites,
+        judge=judges.suite,
         time_limit=90.0,
         cases=_suite_cases(_NORM, _RIGHT_NORMS, _WRONG_NORMS, _norm_probes),
         hints=(

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from course_lab.authoring import lessons
-from course_lab.check import grade
+from course_lab.check import grade, judged
+from course_lab.check.grading import make_job, make_runs
 from course_lessons.l10_shipping.drivers import PretendedGpu
 from course_lessons.l10_shipping.drivers import tests_of as marked_tests
 
@@ -212,6 +213,34 @@ def test_the_learners_own_answer_is_what_is_shipped(course_home):
     record("2.2", "attempt", status="passed", answer="mine", code=code, entry="rms_norm")
     report = grade("10.1", lessons.solution("10.1"))
     assert report.diagnosis.code == "constant-factor", report
+
+
+# ---- answers that lie ----------------------------------------------------------------------------------------------
+
+LIES = {
+    "every test passes": ("d._tried = lambda *_: d.FINE", "mutant-survives"),
+    "every test fails": ("d.failure = lambda *_: ('test_values', 'no')", "rejects-a-right-kernel"),
+}
+
+
+@pytest.mark.parametrize("lie, told", LIES.values(), ids=LIES)
+def test_tests_that_lie_about_themselves_are_found_out_outside(lie, told):
+    """Which implementation is right is known outside alone: one word for all of them is wrong for some."""
+    code = f"{lessons.solution('10.5')}\nimport sys\nd = sys.modules['exercise_driver']\n{lie}\n"
+    report = grade("10.5", code, search=False)
+    assert not report.passed and report.diagnosis.code == told, report
+
+
+@pytest.mark.parametrize("number", ["10.1", "10.5"])
+def test_what_is_wanted_of_a_case_is_not_sent_to_the_answer(number):
+    exercise = lessons.exercise(number)
+    runs = make_runs(exercise, "s")
+    sent = str(make_job(exercise, lessons.solution(number), runs).cases)
+    assert not [word for word in ("accepts", "rejects", "refuses", "mutants", "gives", "which is") if word in sent]
+    assert all(run.expects for run in runs)
+    order = judged.in_any_order(exercise, runs, "s")
+    assert order != runs and sorted(map(id, order)) == sorted(map(id, runs))
+    assert order == judged.in_any_order(exercise, runs, "s") != judged.in_any_order(exercise, runs, "t")
 
 
 # ---- the drivers themselves ----------------------------------------------------------------------------------------

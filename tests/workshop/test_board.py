@@ -58,7 +58,7 @@ def test_what_is_no_post_is_refused(body):
 
 def test_each_learner_has_so_many_posts_a_minute():
     clock = [0.0]
-    rate = board.Rate(lambda: clock[0])
+    rate = board.Rate(board.POSTS_A_MINUTE, lambda: clock[0])
     assert [rate.allows("ann") for _ in range(31)].count(True) == board.POSTS_A_MINUTE
     assert rate.allows("ben") and not rate.allows("ann")
     clock[0] = 61.0
@@ -89,6 +89,7 @@ def test_thirty_learners_who_is_stuck_first(room):
     rows = [row.partition("</td>")[0].removeprefix("<td>") for row in html.split("<tr>")[2:]]
     assert len(rows) == 31 and rows[0] == "stuck" and "12 wrong" not in rows[1]
     heads = [part.partition("<")[0] for part in html.split("<th>")[2:]]
+    assert html.count(" right</small>") == 6
     assert heads == ["0.a", "0.1", "1.1", "1.2", "2.2", "10.1"]
     assert "Most common now: <code>missing-store-mask</code>" in html and "13 wrong, 15 min" in html
 
@@ -113,6 +114,20 @@ def test_a_mistake_that_was_mended_or_is_old_is_not_made_now(tmp_path):
     assert "No mistake" in board.page(store.results(), True, NOW)
 
 
+def test_one_learner_alone_makes_no_common_mistake_and_no_endless_table(tmp_path):
+    store = board.Store(str(tmp_path / "b"))
+    for exercise in range(board.MOST_ROWS):
+        store.add("mallory", f"{exercise // 99}.{exercise % 99}", 0, 3, "a-rude-word", NOW)
+    with pytest.raises(board.Refused, match="at most"):
+        store.add("mallory", "99.9", 0, 3, "a-rude-word", NOW)
+    store.add("mallory", "0.1", 1, 3, "a-rude-word", NOW)  # what is there may change
+    for name in ("ann", "ben"):
+        store.add(name, "12.z", 0, 3, "missing-other", NOW)
+    html = board.page(store.results(), True, NOW)
+    assert "Most common now: <code>missing-other</code>, by 2 learners" in html
+    assert html.count("<th>") == 1 + board.COLUMNS and "<th>12.z" in html
+
+
 def test_it_survives_a_restart_and_forgets_who_leaves(room):
     before = board.page(room[0].results(), True, NOW)
     code = f"import sys; sys.path.insert(0, {str(ROOT / 'workshop')!r}); import board\n"
@@ -134,8 +149,9 @@ def test_its_look_with_thirty_learners(room, tmp_path):
     shots.mkdir(parents=True, exist_ok=True)
     with api.sync_playwright() as playwright:
         started = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
-        page = started.new_page(viewport={"width": 1366, "height": 900})
-        page.goto((tmp_path / "board.html").as_uri())
-        page.screenshot(path=shots / "board.png", full_page=True)
-        assert page.evaluate("document.documentElement.scrollWidth") <= 1366
+        for scheme, name in (("light", "board.png"), ("dark", "board-dark.png")):
+            page = started.new_page(viewport={"width": 1366, "height": 900}, color_scheme=scheme)
+            page.goto((tmp_path / "board.html").as_uri())
+            page.screenshot(path=shots / name, full_page=True)
+            assert page.evaluate("document.documentElement.scrollWidth") <= 1366
         started.close()
