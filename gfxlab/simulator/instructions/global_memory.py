@@ -97,7 +97,12 @@ def flat_address(instruction: Decoded, place: int) -> Address:
 
 
 def buffer_address(instruction: Decoded) -> Address:
-    """Of a buffer_ access: base of the resource + a lane's offset + a scalar offset + a constant."""
+    """Of a buffer_ access: base of the resource + a lane's offset + a scalar offset + a constant.
+
+    A lane's offset and the constant are added in 32 bits: compilers leave a negative offset in the register where the
+    constant makes it positive. The scalar offset is added later, with a carry. Source: Mesa's compiler for AMD GPUs
+    (ACO, aco_optimizer.cpp) relies on both from gfx9 on; piglit tests the first on cards ("MUBUF stack addressing").
+    """
     where, resource, scalar = instruction.operands[-3:]
     constant = I64(instruction.modifiers.get("offset", 0))
     lane_offset = values.reader(where, "u32") if "offen" in instruction.modifiers else None
@@ -107,7 +112,7 @@ def buffer_address(instruction: Decoded) -> Address:
     read_base = values.reader(Operand("", "s", base_low.index, 2), "i64")
 
     def address(w: Waves):
-        offset = lane_offset(w).astype(I64) + constant if lane_offset else np.full((w.size, w.lanes), constant)
+        offset = (lane_offset(w) + U32(constant)).astype(I64) if lane_offset else np.full((w.size, w.lanes), constant)
         inside = offset < read_size(w)
         base = (read_base(w) & I64((1 << 48) - 1)) + np.asarray(soffset(w)).astype(I64)
         return base + offset, None if inside.all() else inside

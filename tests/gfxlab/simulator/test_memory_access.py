@@ -142,6 +142,19 @@ def test_a_resource_ends_at_its_size_even_within_a_tensor():
     assert w.V[10, 0].tolist() == [0 if lane % 2 else word_at(data, 508, 4) for lane in range(64)]
 
 
+@pytest.mark.parametrize("arch", ["gfx942", "gfx1100"])
+def test_a_negative_offset_of_a_lane_may_become_positive_by_the_constant(arch):
+    """The compiler makes it so of `(31 - row) * 33 + (31 - column)`; the two are added in 32 bits."""
+    data = random_bytes(1024)
+    memory, _, S = on_memory(data)
+    lanes = 64 if arch.startswith("gfx9") else 32
+    text = "buffer_load_ubyte v10, v2, s[4:7], 0 offen offset:63"
+    text = text if lanes == 64 else text.replace("ubyte", "u8")
+    place = (-np.arange(lanes)).astype(np.uint32)
+    w = execute(text, arch=arch, V={2: place}, S=S | {6: 1024, 7: 0}, memory=memory)
+    assert w.V[10, 0].tolist() == [int(data[63 - lane]) for lane in range(lanes)]
+
+
 def test_illegal_accesses_name_the_element_and_touch_nothing():
     memory, tensor, S = on_memory(np.zeros(256, np.uint8))
     where = (LANE * 8).astype(np.uint32)
