@@ -71,7 +71,7 @@ class Driver:
         return capability(self.arch)
 
     def get_current_device(self) -> int:
-        return _Device(self.arch)
+        return Device(self.arch)
 
     def set_current_device(self, device: int) -> None: ...
 
@@ -107,16 +107,16 @@ def _untimed(call: Callable[[], Any], quantiles: list[float] | None = None, **op
     return [math.nan] * len(quantiles) if quantiles else math.nan
 
 
-class _Device(int):
-    """Device 0; as a key of Triton's caches another one for each architecture."""
+class Device(int):
+    """Device 0; as a key of Triton's caches (`kernel.device_caches`) another one for each architecture."""
 
-    def __new__(cls, arch: str) -> _Device:
+    def __new__(cls, arch: str) -> Device:
         made = super().__new__(cls, 0)
         made.arch = arch
         return made
 
     def __eq__(self, other: object) -> bool:
-        return self.arch == other.arch if isinstance(other, _Device) else int(self) == other
+        return self.arch == other.arch if isinstance(other, Device) else int(self) == other
 
     def __hash__(self) -> int:
         return hash(self.arch)

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from gfxlab import hardware
-from gfxlab.engine.driver import capability
+from gfxlab.engine.driver import Device, capability
 from gfxlab.pretended import absent, dispatch, generators, memory, pinned, streams, typed
 from gfxlab.pretended.attaching import attached, index
 
@@ -51,7 +51,7 @@ def _answers(arch: str) -> list[tuple[Any, str, Any]]:
     answers = [(torch.cuda, name, answer) for name, answer in cuda.items()]
     for part in (torch.cuda.memory, torch.cuda.random):
         answers += [(part, name, answer) for name, answer in cuda.items() if name in vars(part)]
-    answers += [(torch.accelerator, name, answer) for name, answer in _accelerator().items()]
+    answers += [(torch.accelerator, name, answer) for name, answer in _accelerator(arch).items()]
     answers += [(torch.cuda.nvtx, name, lambda *args, **kwargs: None) for name in ("range_push", "range_pop", "mark")]
     answers += [
         (torch.version, "hip", torch.version.hip or _ROCM),
@@ -123,7 +123,7 @@ def _about(arch: str) -> dict[str, Any]:
         "_lazy_init": lambda: None,
         "_is_compiled": lambda: True,
         "device_count": lambda: 1,
-        "current_device": lambda: 0,
+        "current_device": lambda: Device(arch),
         "set_device": lambda device: index(device) and None,
         "get_device_name": lambda device=None: index(device) or properties.name,
         "get_device_capability": lambda device=None: index(device) or capability(arch),
@@ -191,13 +191,13 @@ def _streams() -> dict[str, Any]:
     }
 
 
-def _accelerator() -> dict[str, Any]:
+def _accelerator(arch: str) -> dict[str, Any]:
     return {
         "is_available": lambda: True,
         "device_count": lambda: 1,
         "synchronize": lambda device=None: None,
-        "current_device_index": lambda: 0,
-        "current_device_idx": lambda: 0,
+        "current_device_index": lambda: Device(arch),
+        "current_device_idx": lambda: Device(arch),
         "set_device_index": lambda device: index(device) and None,
         "set_device_idx": lambda device: index(device) and None,
         "current_stream": lambda device=None: streams.current(),

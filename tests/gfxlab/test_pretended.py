@@ -381,6 +381,18 @@ def test_tuning_prunes_what_does_not_fit_and_chooses_by_a_count(gpu, capsys):
     assert re.search(r"BLOCK=256 .*does not fit: [\d,]+ of 65,536 bytes of shared memory", said)
 
 
+@pytest.mark.parametrize("arch", ["gfx942", "gfx1100"])
+def test_what_was_compiled_is_kept_under_the_device_that_pytorch_names(arch):
+    with pretend(arch):
+        x = torch.zeros(64, device="cuda")
+        compiled = double_kernel.fn[(1,)](x, x.clone(), 64, BLOCK=64)
+        assert torch.cuda.current_device() == 0 and torch.empty(1, device=torch.cuda.current_device()).is_cuda
+        kept = double_kernel.fn.device_caches[torch.cuda.current_device()][0]
+        assert [kernel.metadata.target.arch for kernel in kept.values()] == [arch] * len(
+            kept
+        ) and compiled in kept.values()
+
+
 def test_a_compiled_kernel_knows_its_registers(gpu):
     x = torch.ones(64, device="cuda")
     kernel = double_kernel.fn.warmup(x, x, 64, BLOCK=64, grid=(1,))
