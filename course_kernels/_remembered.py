@@ -23,6 +23,7 @@ import torch
 import triton
 from torch import Tensor
 from torch.autograd import forward_ad
+from torch.autograd.graph import increment_version
 from torch.nn import Parameter
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -52,6 +53,7 @@ class Plan:
     constants: list[Any]
     launches: list[tuple[Callable, Callable]]  # a launcher, and what picks its arguments
     result: Callable  # picks it
+    written: list[int]  # numbers of the arguments that a launch writes
     checks_values: bool  # where COURSE_KERNELS_CHECKS asks for it
     run: Callable  # Triton's way to launch, then: who replaces it wants to see launches
 
@@ -69,16 +71,21 @@ class Plan:
         numbered += self.constants
         for start, pick in self.launches:
             start(*pick(numbered))
+        for number in self.written:
+            increment_version(arguments[number])
         return self.result(numbered)
 
 
-def remembered(function: Callable, number: str | None = None) -> Callable:
+def remembered(function: Callable, number: str | None = None, writes: tuple[str, ...] = ()) -> Callable:
     """Let a public function carry out what calls with the same layout of arguments did; a decorator.
 
     number: the name of an int that may be another in each call and is handed to a kernel as it is, as a seed.
+    writes: names of tensors that must share no memory with others, so that it is a part of the layout whether they do.
     """
     plans: dict[tuple, Plan | int | None] = {}  # or how often the layout has come; None: it has no plan
-    place = list(signature(function).parameters).index(number) if number else None
+    names = list(signature(function).parameters)
+    place = names.index(number) if number else None
+    written = [names.index(name) for name in writes]
 
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -88,6 +95,8 @@ def remembered(function: Callable, number: str | None = None) -> Callable:
         layout = _layout(arguments if place is None else _with_a_kind(arguments, place), kwargs)
         if layout is None:
             return function(*args, **kwargs)
+        if written:
+            layout += _shared(args, kwargs, written, writes)
         plan = plans.get(layout, 0)
         if type(plan) is Plan:
             return plan.carry_out(arguments) if plan.holds() else function(*args, **kwargs)
@@ -103,6 +112,20 @@ def remembered(function: Callable, number: str | None = None) -> Callable:
         return function(*args, **kwargs)
 
     return call
+
+
+def _shared(args: tuple, kwargs: dict, places: list[int], names: tuple[str, ...]) -> tuple:
+    """How far from the tensors that are written others begin, in the same storage."""
+    tensors = [x for x in (*args, *kwargs.values()) if isinstance(x, Tensor)]
+    found: list[int] = []
+    for place, name in zip(places, names):
+        target = args[place] if place < len(args) else kwargs.get(name)
+        if target is not None:
+            storage, start = target.untyped_storage(), target.data_ptr()
+            first = storage.data_ptr()
+            end = first + storage.nbytes()
+            found += [at - start for x in tensors if first <= (at := x.data_ptr()) < end and x is not target]
+    return tuple(found)
 
 
 def _with_a_kind(arguments: tuple, place: int) -> tuple:
@@ -163,6 +186,7 @@ class _Watch(TorchDispatchMode):
         self.made: list[Tensor] = []  # kept, so that no address is given out twice
         self.fills: list[Any] = []
         self.launches: list[tuple[Callable, list]] = []
+        self.written: list[int] = []
         self.launching = False
         self.run = triton.JITFunction.run
         self.can_repeat = self.run.__module__.startswith("triton.")
@@ -206,6 +230,10 @@ class _Watch(TorchDispatchMode):
         bound.apply_defaults()
         self.launches.append((compiled[(*grid, 1, 1)[:3]], list(bound.arguments.values())))
 
+    def wrote(self, tensor: Tensor) -> None:
+        """Keep which argument, or the start of which, a launch wrote."""
+        self.written += [i for i, x in enumerate(self.arguments) if isinstance(x, Tensor) and _same_start(x, tensor)]
+
     def number_made(self, x: Tensor) -> int | None:
         """Which of the tensors that the call made holds x."""
         storages = [_storage(made) for made in self.made]
@@ -227,6 +255,7 @@ class _Watch(TorchDispatchMode):
             constants=numbers.constants,
             launches=[(start, numbers.picker(places)) for (start, _), places in zip(self.launches, picked)],
             result=numbers.picker(returned),
+            written=list(dict.fromkeys(self.written)),
             checks_values=any(isinstance(x, Tensor) and x.dtype not in checks.FLOATING for x in self.arguments),
             run=self.run,
         )
@@ -283,6 +312,10 @@ class _Numbers:
             return None
         self.parts.append((len(self.watch.arguments) + number, (tuple(x.shape), x.stride(), x.storage_offset())))
         return "part", len(self.parts) - 1
+
+
+def _same_start(x: Tensor, y: Tensor) -> bool:
+    return x.data_ptr() == y.data_ptr() and _storage(x) == _storage(y)
 
 
 def _storage(x: Tensor) -> int:

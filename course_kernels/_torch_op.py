@@ -14,12 +14,13 @@ interpreted on CPU tensors, and with launch parameters that are computed from sy
 
 from collections.abc import Callable
 from functools import wraps
+from inspect import signature
 from typing import Any
 
 import torch
 from torch.autograd import forward_ad
 
-from . import checks
+from . import checks, launch
 
 
 def torch_op(fake: Callable, mutates: tuple[str, ...] = ()) -> Callable[[Callable], Callable]:
@@ -30,7 +31,7 @@ def torch_op(fake: Callable, mutates: tuple[str, ...] = ()) -> Callable[[Callabl
 
     Args:
         fake: takes the function's arguments and returns tensors of the right shape, strides, dtype and device.
-        mutates: names of the tensors that the function writes; all others must stay as they are.
+        mutates: names of the tensors that the function writes, given by place; all others must stay as they are.
     """
 
     def register(function: Callable) -> Callable:
@@ -40,10 +41,15 @@ def torch_op(fake: Callable, mutates: tuple[str, ...] = ()) -> Callable[[Callabl
         operator = torch.library.custom_op(name, function, mutates_args=mutates, tags=tags)
         operator.register_fake(fake)
 
+        places = [list(signature(function).parameters).index(name) for name in mutates]
+
         @wraps(function)
         def call(*args, **kwargs):
-            traced = torch.compiler.is_compiling() or any(map(_without_memory, args))
-            return operator(*args, **kwargs) if traced else function(*args, **kwargs)
+            if torch.compiler.is_compiling() or any(map(_without_memory, args)):
+                return operator(*args, **kwargs)
+            result = function(*args, **kwargs)
+            launch.wrote(*(args[place] for place in places))  # of an operator PyTorch knows it
+            return result
 
         return call
 
@@ -55,10 +61,20 @@ def apply(function: type[torch.autograd.Function], *inputs: Any) -> Any:
 
     Where it is asked for: an input requires grad, or forward mode is on, or PyTorch traces and does not know yet.
     """
+    if torch.compiler.is_compiling():
+        return function.apply(*_each_once(inputs))
     wanted = torch.is_grad_enabled() and any(isinstance(x, torch.Tensor) and x.requires_grad for x in inputs)
-    if wanted or torch.compiler.is_compiling() or forward_ad._current_level >= 0:
+    if wanted or forward_ad._current_level >= 0:
         return function.apply(*inputs)
     return function.forward(_NothingToSave(), *inputs)
+
+
+def _each_once(inputs: tuple) -> list:
+    """The inputs; a tensor that comes again is a view of itself, since PyTorch traces no function of one twice."""
+    return [
+        x.view_as(x) if isinstance(x, torch.Tensor) and any(x is before for before in inputs[:i]) else x
+        for i, x in enumerate(inputs)
+    ]
 
 
 def _without_memory(x: Any) -> bool:

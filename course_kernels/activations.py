@@ -17,6 +17,8 @@ elements move; fused 3.  Shazeer, "GLU Variants Improve Transformer", 2020; Hend
 Units", 2016.
 """
 
+from functools import partial
+
 import torch
 import triton
 import triton.language as tl
@@ -292,14 +294,15 @@ def activation(x: torch.Tensor, kind: str) -> torch.Tensor:
     return checks.in_shape_of(x, apply(Activation, x_rows, kind))
 
 
-@remembered
+@partial(remembered, writes=("out",))
 def act_and_mul(x: torch.Tensor, kind: str, out: torch.Tensor | None = None) -> torch.Tensor:
     """f(gate) * factor for the two halves of the last dimension; differentiable without `out`.
 
     Args:
         x: (..., 2 * d), gate first; float32, float16 or bfloat16; unit stride along the row, one from row to row.
         kind: "silu" (SwiGLU), "gelu" or "gelu_tanh" (GeGLU), "relu" (ReGLU).
-        out: (..., d), dtype and device of x; written and returned. Strides as for x.
+        out: (..., d), dtype and device of x; written and returned. Strides as for x. It may be one half of x, and
+            shares no memory with it else.
 
     Returns:
         (..., d), dtype of x.
@@ -307,7 +310,7 @@ def act_and_mul(x: torch.Tensor, kind: str, out: torch.Tensor | None = None) -> 
     Raises:
         TypeError: another dtype.
         ValueError: an unknown kind, an odd width, an `out` that does not fit, strides other than the above, or `out`
-            together with an x that requires grad.
+            together with an x that requires grad or that shares memory with it, but for one half of x.
     """
     check_kind(kind)
     checks.floating(x=x)
@@ -328,12 +331,22 @@ def _act_and_mul_into(out: torch.Tensor, x: torch.Tensor, x_rows: torch.Tensor, 
     if out.dtype != x.dtype:
         raise TypeError(f"out must have the dtype of x, {x.dtype}, got {out.dtype}")
     checks.no_overlap(out=out)
+    if not _is_half_of(out, x):
+        checks.apart({"out": out}, {"x": x})
     checks.not_differentiable(x=x, out=out)
     out_rows = checks.rows_of(out=out)
     if x.numel() == 0 or not uses_triton(x):
         return out.copy_(reference.act_and_mul(x, kind))
     act_and_mul_forward(x_rows, out_rows, kind)
     return out
+
+
+def _is_half_of(out: torch.Tensor, x: torch.Tensor) -> bool:
+    """out is the gate or the factor itself: a program reads both before it writes there, and no other reads them."""
+    if torch.compiler.is_compiling() or checks.without_memory(out):
+        return False
+    start, size = x.data_ptr(), x.itemsize
+    return out.data_ptr() in (start, start + out.shape[-1] * size) and out.stride() == x.stride()
 
 
 @remembered

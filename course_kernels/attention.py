@@ -396,7 +396,7 @@ def flash_attention(
         flows through it. A query that sees no key gets zeros and -inf.
 
     Raises:
-        TypeError: another dtype, or q, k and v of several.
+        TypeError: another dtype, q, k and v of several, or an sm_scale that is no number.
         ValueError: shapes that do not fit, D over 256, H not a multiple of KH, sm_scale not finite, tensors on
             different devices, or strides other than the above.
     """
@@ -432,10 +432,12 @@ def finite_scale(sm_scale: float | None, head_dim: int) -> float:
     """sm_scale, or what it is when none is given.
 
     Raises:
+        TypeError: it is no number.
         ValueError: it is not finite.
     """
     if sm_scale is None:
         return head_dim**-0.5 if head_dim else 1.0
+    checks.number(sm_scale=sm_scale)
     if not math.isfinite(sm_scale):
         raise ValueError(f"sm_scale must be finite, got {sm_scale}")
     return float(sm_scale)

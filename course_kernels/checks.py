@@ -1,10 +1,13 @@
 """What every public function asks of its arguments, before any launch."""
 
+import numbers
 import os
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.autograd import forward_ad
+
+from . import overlap
 
 VARIABLE = "COURSE_KERNELS_CHECKS"
 
@@ -190,16 +193,35 @@ def unit_stride(**tensors: torch.Tensor) -> None:
 
 
 def no_overlap(**tensors: torch.Tensor) -> None:
-    """No two elements of a tensor that is written share memory by a stride of 0.
+    """No two elements of a tensor that is written share memory.
 
     Raises:
         ValueError: some do.
     """
     for name, tensor in tensors.items():
-        if any(stride == 0 and size > 1 for size, stride in zip(tensor.shape, tensor.stride())):
+        repeated = any(stride == 0 and size > 1 for size, stride in zip(tensor.shape, tensor.stride()))
+        if repeated or (not torch.compiler.is_compiling() and overlap.itself(tensor)):  # it sorts: nobody traces that
             raise ValueError(
                 f"{name} is written, but its strides {tensor.stride()} share elements; call .clone() first"
             )
+
+
+def apart(written: dict[str, torch.Tensor], others: dict[str, torch.Tensor | None]) -> None:
+    """No tensor that is written shares memory with one of the others, or with another that is written.
+
+    Not while `torch.compile` traces: there is no memory yet.
+
+    Raises:
+        ValueError: two do.
+    """
+    if torch.compiler.is_compiling() or any(map(without_memory, written.values())):
+        return
+    names = list(written)
+    for i, name in enumerate(names):
+        rest = {other: written[other] for other in names[i + 1 :]} | others
+        for other, tensor in rest.items():
+            if isinstance(tensor, torch.Tensor) and overlap.of(written[name], tensor):
+                raise ValueError(f"{name} is written, and {other} shares memory with it; call {other}.clone() first")
 
 
 def not_differentiable(**tensors: torch.Tensor) -> None:
@@ -232,13 +254,25 @@ def without_memory(tensor: torch.Tensor) -> bool:
     return tensor.is_meta or isinstance(tensor, FakeTensor)
 
 
-def number(**numbers: float) -> None:
+def whole_number(**value: int) -> int:
+    """The number, as an int of Python's; one of NumPy's will do.
+
+    Raises:
+        TypeError: it is none.
+    """
+    ((name, number),) = value.items()
+    if isinstance(number, bool) or not isinstance(number, (int, numbers.Integral)):
+        raise TypeError(f"{name} must be an int, got {type(number).__name__} {number!r}")
+    return number if isinstance(number, int) else int(number)
+
+
+def number(**values: float) -> None:
     """Each is a number of Python's.
 
     Raises:
         TypeError: it is not.
     """
-    for name, value in numbers.items():
+    for name, value in values.items():
         if not isinstance(value, (int, float)):
             raise TypeError(f"{name} must be a number, got {type(value).__name__}")
 

@@ -119,15 +119,14 @@ def _pair(name: str, value: int | tuple[int, int], least: int) -> tuple[int, int
         TypeError: neither an int nor a pair of ints.
         ValueError: a number below the least.
     """
-    pair = (value, value) if isinstance(value, int) else value
-    whole = isinstance(pair, (tuple, list)) and all(
-        isinstance(size, int) and not isinstance(size, bool) for size in pair
-    )
-    if not whole or len(pair) != 2:
-        raise TypeError(f"{name} must be an int or a pair of ints, got {value!r}")
-    if min(pair) < least:
+    pair = value if isinstance(value, (tuple, list)) else (value, value)
+    try:
+        height, width = (checks.whole_number(size=size) for size in pair)
+    except (TypeError, ValueError):
+        raise TypeError(f"{name} must be an int or a pair of ints, got {value!r}") from None
+    if min(height, width) < least:
         raise ValueError(f"{name} must be at least {least}, got {value}")
-    return tuple(pair)
+    return height, width
 
 
 @remembered

@@ -104,17 +104,17 @@ def check_probability(p: float) -> None:
         raise ValueError(f"p must be a probability, 0 <= p <= 1, got {p}")
 
 
-def check_seed(seed: int) -> None:
-    """The seed is a number that both PyTorch and Triton hold in 64 bits.
+def check_seed(seed: int) -> int:
+    """The seed, a number that both PyTorch and Triton hold in 64 bits.
 
     Raises:
         TypeError: it is no int.
         ValueError: it lies outside [0, 2**63).
     """
-    if not isinstance(seed, int) or isinstance(seed, bool):
-        raise TypeError(f"seed must be an int, got {type(seed).__name__}")
+    seed = checks.whole_number(seed=seed)
     if not 0 <= seed < 2**63:
         raise ValueError(f"seed must be at least 0 and below 2**63, got {seed}")
+    return seed
 
 
 @partial(remembered, number="seed")
@@ -141,7 +141,7 @@ def dropout_add(x: torch.Tensor, residual: torch.Tensor, p: float, seed: int, tr
     checks.same_shape_and_dtype(x=x, residual=residual)
     checks.row_vectors(x)
     check_probability(p)
-    check_seed(seed)
+    seed = check_seed(seed)
     x_rows, residual_rows = checks.rows_of(x=x), checks.rows_of(residual=residual)
     if x.numel() == 0 or not uses_triton(x):
         return reference.dropout_add(x, residual, p, seed, training)

@@ -21,6 +21,7 @@ of vLLM; fused with the rotation as in ROCm's aiter.
 """
 
 import math
+from functools import partial
 
 import torch
 import triton
@@ -259,6 +260,13 @@ def _check_angles(k, cos, sin, style, positions, tokens):
         check_turn(k.shape[-1], style, tokens, positions, cos=cos, sin=sin)
 
 
+def _check_memory(caches, heads, **index):
+    """Nothing that is read is written, and no place twice; but one cache can hold keys that are the values as well."""
+    k_cache, v_cache = caches.values()
+    written = {"k_cache": k_cache} if k_cache is v_cache else caches
+    checks.apart(written, heads | index)
+
+
 def check_scale(k: torch.Tensor, heads: int | None = None, **scale: float | torch.Tensor) -> None:
     """A number above 0, or a tensor of one on the device of k; or of one for each of so many heads.
 
@@ -345,7 +353,7 @@ def check_pages(kv_heads: int, head_dim: int, k_cache: torch.Tensor, v_cache: to
     return pages * page_size
 
 
-@remembered
+@partial(remembered, writes=("k_cache", "v_cache"))
 def kv_cache_update(
     q: torch.Tensor | None,
     k: torch.Tensor,
@@ -375,9 +383,9 @@ def kv_cache_update(
     Raises:
         TypeError: another dtype, or several.
         ValueError: shapes, devices or strides that do not fit, an unknown style, cos without sin, a cache whose
-            elements share memory, or a tensor that requires grad; on the CPU, and on a GPU with
-            COURSE_KERNELS_CHECKS=1, a negative position, or one past the caches or the tables (elsewhere nothing is
-            written for a token past the caches, and one past the tables becomes NaN).
+            elements share memory with each other or with another argument, or a tensor that requires grad; on the CPU,
+            and on a GPU with COURSE_KERNELS_CHECKS=1, a negative position, or one past the caches or the tables
+            (elsewhere nothing is written for a token past the caches, and one past the tables becomes NaN).
     """
     heads, caches = _given(q=q, k=k, v=v), {"k_cache": k_cache, "v_cache": v_cache}
     checks.floating(**heads, **caches)
@@ -397,6 +405,7 @@ def kv_cache_update(
         checks.shape((batch, seq_len, q.shape[2], head_dim), q=q)
     checks.below(k_cache.shape[1], "the places of the cache", positions=positions)
     _check_angles(k, cos, sin, style, positions, (batch, seq_len))
+    _check_memory(caches, heads, positions=positions)
     if k.numel() == 0 or k_cache.numel() == 0 or not uses_triton(k):
         return reference.kv_cache_update(q, k, v, k_cache, v_cache, positions, cos, sin, style=style)
     turned_q = None if cos is None else q
@@ -407,7 +416,7 @@ def kv_cache_update(
     return q if cos is None else q_out
 
 
-@remembered
+@partial(remembered, writes=("k_cache", "v_cache"))
 def paged_kv_cache_update(
     q: torch.Tensor | None,
     k: torch.Tensor,
@@ -450,9 +459,10 @@ def paged_kv_cache_update(
     Raises:
         TypeError: another dtype; a cache of neither k's dtype nor fp8; fp8 without scales, or scales without fp8.
         ValueError: shapes, devices or strides that do not fit, an unknown layout or style, cos without sin, a cache
-            whose elements share memory, a scale not above 0, an fp8 type that the GPU lacks, or a tensor that requires
-            grad; on the CPU, and on a GPU with COURSE_KERNELS_CHECKS=1, a slot past the caches, a negative position or
-            one past the tables (elsewhere nothing is written for that slot, and that token becomes NaN).
+            whose elements share memory with each other or with another argument, a scale not above 0, an fp8 type that
+            the GPU lacks, or a tensor that requires grad; on the CPU, and on a GPU with COURSE_KERNELS_CHECKS=1, a slot
+            past the caches, a negative position or one past the tables (elsewhere nothing is written for that slot, and
+            that token becomes NaN).
     """
     heads = _given(q=q, k=k, v=v)
     check_layout(layout)
@@ -471,6 +481,7 @@ def paged_kv_cache_update(
     checks.below(slots, "the slots of the cache", least=None, slot_mapping=slot_mapping)
     rows = positions + offsets if offsets is not None and checks.values_are_checked(offsets) else positions
     _check_angles(k, cos, sin, style, rows, None if positions is None else tuple(positions.shape))
+    _check_memory(caches, heads, slot_mapping=slot_mapping, positions=positions)
     turned_q = None if cos is None else q
     q_out = None if turned_q is None else q.new_empty(q.shape)
     k_out = None if cos is None else k.new_empty((len(positions), *k.shape[1:]))

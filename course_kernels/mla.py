@@ -22,6 +22,8 @@ each other; each is too small for the GPU when decoding, and together they are l
 DeepSeek-V2's report, 2024; fused as in ROCm's aiter.
 """
 
+from functools import partial
+
 import torch
 import triton
 import triton.language as tl
@@ -193,7 +195,7 @@ def mla_reference(
     return reference.mla_bmm_rope_cache(*tensors, k_scale=k_scale, style=style)
 
 
-@remembered
+@partial(remembered, writes=("kv_cache",))
 def mla_bmm_rope_cache(
     q_nope: torch.Tensor,
     w_uk: torch.Tensor,
@@ -234,10 +236,11 @@ def mla_bmm_rope_cache(
 
     Raises:
         TypeError: another dtype, or several; an fp8 cache without a scale, or a scale without one.
-        ValueError: shapes, devices or strides that do not fit, an unknown style, a cache whose elements share memory, a
-            scale not above 0, an fp8 type that the GPU lacks, or a tensor that requires grad; on the CPU, and on a GPU
-            with COURSE_KERNELS_CHECKS=1, a slot past the cache, a negative position or one past the tables (elsewhere
-            nothing is written for that slot, and what would be turned becomes NaN).
+        ValueError: shapes, devices or strides that do not fit, an unknown style, a cache whose elements share memory
+            with each other or with another argument, a scale not above 0, an fp8 type that the GPU lacks, or a tensor
+            that requires grad; on the CPU, and on a GPU with COURSE_KERNELS_CHECKS=1, a slot past the cache, a negative
+            position or one past the tables (elsewhere nothing is written for that slot, and what would be turned
+            becomes NaN).
     """
     tensors = {"q_nope": q_nope, "w_uk": w_uk, "q_pe": q_pe, "k_nope": k_nope, "k_pe": k_pe}
     checks.floating(**tensors, cos=cos, sin=sin)
@@ -258,6 +261,8 @@ def mla_bmm_rope_cache(
     checks.contiguous(slot_mapping=slot_mapping)
     checks.below(len(kv_cache), "the slots of the cache", least=None, slot_mapping=slot_mapping)
     check_turn(q_pe.shape[2], style, (len(q_nope),), positions, cos=cos, sin=sin)
+    read = {name: x for name, x in tensors.items() if name != "kv_cache"}
+    checks.apart({"kv_cache": kv_cache}, {**read, "slot_mapping": slot_mapping, "positions": positions})
     empty = min(x.numel() for x in (w_uk, k_nope, k_pe, kv_cache)) == 0
     scale = None if k_scale is None else scale_tensor(k_scale, q_nope.device)
     update = mla_reference if empty or not runs_kernel(q_nope, kv_cache.dtype) else mla_forward

@@ -224,7 +224,7 @@ def split_qkv_rope(
         (q, k, v): (T, QH, D), (T, KH, D), (T, KH, D), in the dtype of qkv, contiguous; v bit for bit.
 
     Raises:
-        TypeError: another dtype.
+        TypeError: another dtype, or a size that is no int.
         ValueError: shapes, devices or strides that do not fit, an unknown style, or a tensor that requires grad; on the
             CPU, and on a GPU with COURSE_KERNELS_CHECKS=1, a negative position or one past the tables (elsewhere q and
             k of that token become NaN).
@@ -233,8 +233,9 @@ def split_qkv_rope(
     checks.not_differentiable(qkv=qkv)
     checks.rank(2, "(T, (num_q_heads + 2 * num_kv_heads) * head_dim)", qkv=qkv)
     for name, size in {"num_q_heads": num_q_heads, "num_kv_heads": num_kv_heads, "head_dim": head_dim}.items():
-        if size < 1:
+        if checks.whole_number(**{name: size}) < 1:
             raise ValueError(f"{name} must be at least 1, got {size}")
+    num_q_heads, num_kv_heads, head_dim = map(int, (num_q_heads, num_kv_heads, head_dim))
     checks.shape((len(qkv), (num_q_heads + 2 * num_kv_heads) * head_dim), qkv=qkv)
     checks.unit_stride(qkv=qkv)
     check_turn(head_dim, style, (len(qkv),), positions, cos=cos, sin=sin)

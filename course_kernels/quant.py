@@ -217,11 +217,11 @@ def runs_kernel(x: torch.Tensor, dtype: torch.dtype) -> bool:
     return not torch.compiler.is_compiling() and launch.simulated_gpu() is not None
 
 
-def _check_group_size(group_size: int) -> None:
-    if not isinstance(group_size, int) or isinstance(group_size, bool):
-        raise TypeError(f"group_size must be an int, got {type(group_size).__name__}")
+def _checked_group_size(group_size: int) -> int:
+    group_size = checks.whole_number(group_size=group_size)
     if not 1 <= group_size <= launch.sizes().max_row:
         raise ValueError(f"group_size must be 1 to {launch.sizes().max_row}, got {group_size}")
+    return group_size
 
 
 @remembered
@@ -274,7 +274,7 @@ def quant_fp8_per_group(
     checks.floating(x=x)
     checks.row_vectors(x)
     checks.not_differentiable(x=x)
-    _check_group_size(group_size)
+    group_size = _checked_group_size(group_size)
     x_rows = checks.rows_of(x=x)
     dtype = checked_dtype(x, dtype)
     if x.numel() == 0 or not runs_kernel(x, dtype):
@@ -308,7 +308,7 @@ def act_mul_fp8_quant(
     checks.row_vectors(x)
     checks.not_differentiable(x=x)
     check_gated_width(x)
-    _check_group_size(group_size)
+    group_size = _checked_group_size(group_size)
     x_rows = checks.rows_of(x=x)
     dtype = checked_dtype(x, dtype)
     if x.numel() == 0 or not runs_kernel(x, dtype):

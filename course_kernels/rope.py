@@ -556,7 +556,7 @@ def rope(
         raise ValueError("angles come from tables or from frequencies: give cos and sin, or inv_freq")
     checks.floating(x=x, **({"cos": cos, "sin": sin} if inv_freq is None else {}))
     checks.rank(*((3, "(T, heads, D)") if layout == "thd" else (4, f"{layout} with d the head's width")), x=x)
-    rotary_dim = x.shape[-1] if rotary_dim is None else rotary_dim
+    rotary_dim = x.shape[-1] if rotary_dim is None else checks.whole_number(rotary_dim=rotary_dim)
     if rotary_dim <= 0 or rotary_dim % 2 or rotary_dim > x.shape[-1]:
         raise ValueError(f"rotary_dim must be even, above 0 and at most the head's {x.shape[-1]}, got {rotary_dim}")
     if inv_freq is None:

@@ -191,8 +191,7 @@ def topk(x: torch.Tensor, k: int, *, largest: bool = True) -> tuple[torch.Tensor
     checks.floating(x=x)
     checks.not_differentiable(x=x)
     checks.row_vectors(x)
-    if not isinstance(k, int) or isinstance(k, bool):
-        raise TypeError(f"k must be an int, got {k!r}")
+    k = checks.whole_number(k=k)
     if not 0 <= k <= x.shape[-1]:
         raise ValueError(f"k must be from 0 to the width of x, {x.shape[-1]}; got {k}")
     x_rows = checks.rows_of(x=x)

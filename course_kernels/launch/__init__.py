@@ -41,7 +41,7 @@ from .rows import (
     tiles,
     whole_rows,
 )
-from .run import run, watched_by, watcher
+from .run import run, watched_by, watcher, wrote
 
 __all__ = [
     "VECTOR_BYTES",
@@ -86,6 +86,7 @@ __all__ = [
     "watcher",
     "weight_rows",
     "whole_rows",
+    "wrote",
 ]
 
 

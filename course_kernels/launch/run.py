@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 import torch
 from torch._C._functorch import is_functorch_wrapped_tensor
+from torch.autograd.graph import increment_version
 
 _watchers = threading.local()  # a thread's launches are its own
 
@@ -16,6 +17,9 @@ class Watcher(Protocol):
 
     def launch(self, kernel: Any, grid: tuple[int, ...], args: tuple, meta: dict[str, Any]) -> None:
         """Do `kernel[grid](*args, **meta)`."""
+
+    def wrote(self, tensor: torch.Tensor) -> None:
+        """A launch has written this tensor, which the caller gave."""
 
 
 def run(kernel: Any, grid: tuple[int, ...], *args: Any, **meta: Any) -> None:
@@ -35,6 +39,16 @@ def run(kernel: Any, grid: tuple[int, ...], *args: Any, **meta: Any) -> None:
             watching.launch(kernel, grid, args, meta)
         else:
             kernel[grid](*args, **meta)
+
+
+def wrote(*tensors: torch.Tensor | None) -> None:
+    """A launch has written these: PyTorch counts it, and refuses gradients that need what stood there before."""
+    for tensor in tensors:
+        if tensor is None:
+            continue
+        increment_version(tensor)
+        if (watching := watcher()) is not None:
+            watching.wrote(tensor)
 
 
 def watcher() -> Watcher | None:

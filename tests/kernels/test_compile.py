@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from kernel_testing import assert_close
+from kernel_testing import assert_close, randn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import course_kernels as ck
@@ -340,3 +340,16 @@ def test_every_function_has_a_case_and_every_operator_is_called(backend, device,
 def test_eager_calls_take_no_detour(device):
     function, make = CASES["add_rms_norm"]
     assert not operators_called(make, function, device)
+
+
+def test_one_tensor_given_twice_is_traced(device):
+    def function(x, heads):
+        return ck.vector_add(x, x) + ck.dropout_add(x, x, 0.5, 3) + ck.flash_attention(heads, heads, heads).sum()
+
+    results = []
+    for call in (function, torch.compile(function, fullgraph=True, backend="aot_eager")):
+        x, heads = (randn(shape, device=device).requires_grad_() for shape in ((2, 8), (1, 2, 4, 16)))
+        y = call(x, heads)
+        results.append((y, *torch.autograd.grad(y.sum(), (x, heads))))
+    for eager, compiled in zip(*results):
+        torch.testing.assert_close(eager, compiled)

@@ -283,3 +283,24 @@ def test_only_so_many_layouts_are_remembered(launched, monkeypatch):
     launched.clear()
     ck.rms_norm(x, weight)
     assert launched
+
+
+def test_a_plan_counts_what_it_writes():
+    x, y = floats(3, 80), floats(3, 40)
+    caches, k, slots = [floats(2, 4, 1, 16, seed=seed) for seed in (0, 1)], floats(2, 1, 16), places(0, 2) // 2
+    for tensors, call in (
+        ([y], lambda: ck.act_and_mul(x, "silu", out=y)),
+        (caches, lambda: ck.paged_kv_cache_update(None, k, k, *caches, slots)),
+    ):
+        for _ in range(PLANNED + 2):
+            before = [tensor._version for tensor in tensors]
+            call()
+            assert all(tensor._version > version for tensor, version in zip(tensors, before))
+
+
+def test_a_plan_is_not_taken_where_memory_is_shared():
+    x, buffer = floats(3, 80), floats(4, 80)
+    for _ in range(PLANNED + 1):
+        ck.act_and_mul(x, "silu", out=buffer[:3, 8:48])
+    with pytest.raises(ValueError, match="out is written, and x shares memory with it"):
+        ck.act_and_mul(buffer[:3], "silu", out=buffer[:3, 8:48])

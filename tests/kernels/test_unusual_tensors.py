@@ -153,3 +153,98 @@ def test_eps_is_a_number(eps, device):
     ):
         with pytest.raises(TypeError, match="eps must be a number"):
             call()
+
+
+def test_what_is_written_shares_no_memory_with_what_is_read(device):
+    x, k, places = (
+        randn((4, 16), device=device),
+        randn((1, 2, 1, 8), device=device),
+        torch.tensor([[0, 1]], device=device),
+    )
+    cache = torch.zeros(1, 6, 1, 8, device=device)
+    for name, other, call in (
+        ("out", "x", lambda: ck.act_and_mul(x, "silu", out=x[:, 1:9])),
+        ("out", "x", lambda: ck.act_and_mul(x[1:], "silu", out=x[:-1, :8])),
+        ("out", "x", lambda: ck.act_and_mul(x, "silu", out=x.view(-1)[:32].view(4, 8))),
+        ("k_cache", "v_cache", lambda: ck.kv_cache_update(None, k, k, cache[:, :5], cache[:, 1:], places)),
+        ("k_cache", "k", lambda: ck.kv_cache_update(None, cache[:, :2], k, cache, cache.clone(), places)),
+        ("v_cache", "v", lambda: ck.paged_kv_cache_update(None, k[0], cache[0, :2], cache.clone(), cache, places[0])),
+    ):
+        with pytest.raises(ValueError, match=f"{name} is written, and {other} shares memory with it"):
+            call()
+    with pytest.raises(ValueError, match="out is written, but its strides"):
+        ck.act_and_mul(x, "silu", out=torch.zeros(40, device=device).as_strided((4, 8), (7, 1)))
+
+
+def test_views_of_one_allocation_are_no_shared_memory(device):
+    x, k = randn((4, 16), device=device), randn((2, 1, 8), device=device)
+    expected = ck.silu_and_mul(x)
+    for start in (0, 8):
+        both = x.clone()
+        out = both[:, start : start + 8]
+        assert ck.act_and_mul(both, "silu", out=out) is out and torch.equal(out, expected)
+    side_by_side = torch.zeros(4, 24, device=device)
+    side_by_side[:, :16] = x
+    assert torch.equal(ck.act_and_mul(side_by_side[:, :16], "silu", out=side_by_side[:, 16:]), expected)
+    for caches in (
+        torch.zeros(3, 2, 4, 1, 8, device=device).unbind(1),
+        torch.zeros(3, 4, 1, 16, device=device).chunk(2, -1),
+        torch.zeros(3, 4, 2, 8, device=device).chunk(2, 2),
+    ):
+        ck.paged_kv_cache_update(None, k, 2 * k, *caches, torch.tensor([1, 9], device=device))
+        for cache, rows in zip(caches, (k, 2 * k)):
+            assert torch.equal(cache[0, 1], rows[0]) and torch.equal(cache[2, 1], rows[1])
+            assert cache.count_nonzero() == 16
+
+
+def test_pytorch_counts_what_kernels_write(device):
+    x, k, places = randn((2, 16), device=device), randn((2, 1, 8), device=device), torch.tensor([0, 1], device=device)
+    out, caches = x.new_empty(2, 8), torch.zeros(2, 2, 4, 1, 8, device=device).unbind()
+    latents, tables = torch.zeros(4, 1, 12, device=device), ck.rope_tables(4, 4, device=device)
+    parts = [torch.ones(*shape, device=device) for shape in ((2, 1, 6), (1, 8, 6), (2, 1, 4), (2, 1, 8), (2, 1, 4))]
+    for tensor, call in (
+        (out, lambda: ck.act_and_mul(x, "silu", out=out)),
+        (caches[0], lambda: ck.paged_kv_cache_update(None, k, k, *caches, places)),
+        (caches[1], lambda: ck.kv_cache_update(None, k[None], k[None], *(c[:1] for c in caches), places[None])),
+        (latents, lambda: ck.mla_bmm_rope_cache(*parts, latents, places, places, *tables)),
+        (k, lambda: ck.rope(k, *ck.rope_tables(2, 8, device=device), layout="thd", inplace=True)),
+    ):
+        before = tensor._version
+        call()
+        assert tensor._version > before
+
+
+def test_a_gradient_that_needs_what_was_overwritten_is_refused(device):
+    x, w = randn((2, 16), device=device), torch.ones(8, device=device, requires_grad=True)
+    factor = randn((2, 8), device=device)
+    product = (w * factor).sum()  # keeps `factor` for the gradient of w
+    ck.act_and_mul(x, "silu", out=factor)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        product.backward()
+
+
+def test_numbers_of_numpy_are_whole_numbers_and_others_are_refused_by_name(device):
+    numpy = pytest.importorskip("numpy")
+    two, x = numpy.int64(2), randn((2, 8), device=device)
+    assert ck.topk(x, two)[0].shape == (2, 2)
+    assert ck.quant_fp8_per_group(x, two)[1].shape == (2, 4)
+    assert torch.equal(ck.dropout_add(x, x, 0.5, two), ck.dropout_add(x, x, 0.5, 2))
+    image, tables = x[None, None, :, :2], ck.rope_tables(2, 4, device=device)
+    assert ck.conv2d(image, image, padding=(two, 1)).shape == (1, 1, 5, 3)
+    places = torch.tensor([0, 1], device=device)
+    assert ck.split_qkv_rope(randn((2, 16), device=device), *tables, places, two, 1, 4)[0].shape == (2, 2, 4)
+    for name, call in (
+        ("k", lambda bad: ck.topk(x, bad)),
+        ("group_size", lambda bad: ck.quant_fp8_per_group(x, bad)),
+        ("seed", lambda bad: ck.dropout_add(x, x, 0.5, bad)),
+        ("stride", lambda bad: ck.conv2d(image, image, stride=bad)),
+        ("head_dim", lambda bad: ck.split_qkv_rope(x, *tables, places, 2, 1, bad)),
+    ):
+        for bad in (2.0, "2", None, True):
+            with pytest.raises(TypeError, match=f"^{name} must be an int"):
+                call(bad)
+    with pytest.raises(TypeError, match="rotary_dim must be an int"):
+        ck.rope(x[:, None], *tables, layout="thd", rotary_dim="4")
+    for bad in ("1", [1.0], 1j):
+        with pytest.raises(TypeError, match="sm_scale must be a number"):
+            ck.flash_attention(*[x[None, None]] * 3, sm_scale=bad)
