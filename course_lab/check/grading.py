@@ -412,7 +412,7 @@ def _fill(runs: list[CaseRun], attempt: Attempt) -> None:
 
 def _printed_by_case(output: str) -> dict[int, str]:
     """Output split at the child's marks; -1 is what was printed while the cell itself ran."""
-    before, *rest = re.split(rf"{CASE_MARK}(\d+)\n", output)
+    before, *rest = re.split(rf"{CASE_MARK}([0-9]{{1,6}})\n", output)
     cases = {int(number): clean(text) for number, text in zip(rest[::2], rest[1::2], strict=True)}
     return {-1: clean(before)} | cases
 

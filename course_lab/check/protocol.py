@@ -23,7 +23,8 @@ from course_lab.authoring.far_rows import is_spread, marked, marks, spread
 
 Program = tuple[int, int, int]
 
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+# what moves cursors, and what shows text in another order than it has
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 
 class ProtocolError(ValueError):
@@ -278,9 +279,14 @@ def _read_argument(value: Any) -> Any:
 
 
 def clean(text: str) -> str:
-    """Text that a page, a terminal and a file can take: no escape sequences, no half characters."""
+    """Text that a page, a terminal and a file can take: no escape sequences, no half characters, nothing reversed."""
     text = text.replace("\r\n", "\n").encode("utf-8", "replace").decode()
-    return _CONTROL.sub(lambda match: f"\\x{ord(match[0]):02x}", text)
+    return _CONTROL.sub(_as_escape, text)
+
+
+def _as_escape(match: re.Match[str]) -> str:
+    number = ord(match[0])
+    return f"\\x{number:02x}" if number < 256 else f"\\u{number:04x}"
 
 
 def _read_fields(kind: type, value: Any, text: Callable[[str], str]) -> Any:

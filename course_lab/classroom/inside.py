@@ -21,9 +21,9 @@ import os
 import re
 import resource
 import selectors
-import shutil
 import signal
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -41,6 +41,7 @@ _LEAST_FREE = 256 << 20  # bytes that a machine must have left, whoever took the
 _RESIDENT = re.compile(r"^Rss(?:Anon|Shmem):\s+(\d+) kB", re.MULTILINE)
 _AVAILABLE = re.compile(r"MemAvailable:\s+(\d+) kB")
 _WRITABLE = ("/tmp", "/dev/shm")
+_MOVED = ".to-be-removed-"
 
 
 @dataclass(frozen=True)
@@ -245,15 +246,33 @@ def _kill_everything_else() -> None:
 
 
 def _empty_folders() -> None:
-    """What cannot be removed (folders nested by the thousand) stays, and counts against the next job's room."""
+    """Remove all that a job left, also what it locked or nested by the thousand."""
     for folder in _WRITABLE:
+        with suppress(OSError):
+            os.chmod(folder, 0o1777)  # it is this user's
+            _empty(folder)
+
+
+def _empty(top: str) -> None:
+    """Folders are moved up before they are emptied, so no path grows long, however deep they lie."""
+    folders, count = [top], 0
+    while folders:
+        folder = folders.pop()
+        if folder != top:
+            os.chmod(folder, 0o700)
         for entry in list(os.scandir(folder)):
-            if entry.is_dir(follow_symlinks=False):
-                with suppress(RecursionError):
-                    shutil.rmtree(entry.path, ignore_errors=True)
+            if not entry.is_dir(follow_symlinks=False):
+                os.unlink(entry.path)
+            elif folder == top and entry.name.startswith(_MOVED):
+                folders.append(entry.path)
             else:
-                with suppress(OSError):
-                    os.unlink(entry.path)
+                count += 1
+                moved = f"{top}/{_MOVED}{time.monotonic_ns()}-{count}"
+                os.chmod(entry.path, 0o700)  # a folder that is moved is written: its ".." changes
+                os.rename(entry.path, moved)
+                folders.append(moved)
+        if folder != top:
+            os.rmdir(folder)
 
 
 # ---- the child -------------------------------------------------------------------------------------------------------
@@ -267,9 +286,7 @@ def _work(terms: Terms, argument: bytes, values: int, output: int, stack: int) -
         signal.signal(number, signal.SIG_DFL)
     sandbox.redirect(os.fdopen(output, "wb", buffering=0))
     _limit(terms)
-    work = Path("/tmp/work")
-    work.mkdir()
-    os.chdir(work)
+    os.chdir(tempfile.mkdtemp(prefix="work-", dir="/tmp"))
     faulthandler.enable(stack)
     faulthandler.dump_traceback_later(0.9 * terms.seconds, file=stack)
     try:

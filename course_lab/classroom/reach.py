@@ -45,8 +45,10 @@ def reaches(code: str) -> tuple[str, ...]:
     """
     try:
         tree = parsing.parse(code)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    except (SyntaxError, ValueError):
         return ()
+    except (RecursionError, MemoryError):
+        return ("It is nested too deeply to be read.",)
     return tuple(dict.fromkeys(_seen(tree)))[:_MOST]
 
 

@@ -29,6 +29,8 @@ from course_lab.classroom.failures import ClassroomError
 
 MOST_BYTES = 12 << 20  # of one notebook, its outputs included
 MOST_CODE = 64 << 10  # characters of one answer
+_MOST_CELLS = 20_000  # of one notebook
+_MOST_ANSWERS = 2_000  # answer cells of one submission
 _MOST_FILES = 400
 _MOST_NOTEBOOKS = 120
 _MOST_TOGETHER = 96 << 20
@@ -122,9 +124,13 @@ def read(learner: str, path: Path) -> Submission:
     except Exception as error:  # whatever the file system or the zip library makes of it
         reading.problems.append(f"{_printable(path.name)} cannot be read ({type(error).__name__}: {str(error)[:120]}).")
     cells: dict[str, list[Found]] = {}
+    taken = 0
     for name, data in reading.notebooks:
         try:
             for number, found in _answers(name, data):
+                taken += 1
+                if taken > _MOST_ANSWERS:
+                    raise Unreadable(f"there are more than {_MOST_ANSWERS:,} answer cells; the rest was not read")
                 cells.setdefault(number, []).append(found)
         except Unreadable as error:
             reading.problems.append(f"{name}: {error}.")
@@ -289,7 +295,10 @@ def _collect_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo, reading: 
 
 def _answers(name: str, data: bytes) -> Iterator[tuple[str, Found]]:
     """The answer cells of a notebook; only the form that is needed is asked of it."""
-    for position, cell in enumerate(_cells(data), start=1):
+    cells = _cells(data)
+    if len(cells) > _MOST_CELLS:
+        raise Unreadable(f"it has {len(cells):,} cells, more than the {_MOST_CELLS:,} that are read")
+    for position, cell in enumerate(cells, start=1):
         if not isinstance(cell, dict) or cell.get("cell_type") != "code":
             continue
         text = _text(cell.get("source", cell.get("input")))

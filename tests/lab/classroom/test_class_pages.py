@@ -11,6 +11,7 @@ import pytest
 
 from course_lab.authoring import lessons
 from course_lab.authoring.edits import apply
+from course_lab.check.protocol import clean
 from course_lab.classroom import likeness, pages, spent
 from course_lab.classroom.results import Results
 from course_lab.classroom.submissions import Submission
@@ -49,6 +50,14 @@ def test_no_name_and_no_answer_becomes_a_part_of_a_page(tmp_path):
         assert "<script" not in text and "<img" not in text and "&lt;script" in text
         assert "default-src 'none'" in text
     ElementTree.parse(folder / "junit.xml")
+
+
+def test_code_that_is_to_be_looked_at_is_shown_in_the_order_in_which_it_runs(tmp_path):
+    code = "x = 1  # \u202e so \u2066 ni"
+    stored = result("ab", e11={"status": "held", "code": clean(code), "reaches": ["Line 1 imports os."]})
+    folder = written(tmp_path, stored)
+    for page in (folder / "index.html", *(folder / "feedback").iterdir()):
+        assert not set("\u202e\u2066") & set(page.read_text()), page
 
 
 @pytest.mark.parametrize("name", ["=1+1", "+1", "-1", "@sum(a1)"])

@@ -112,6 +112,10 @@ def test_what_reaches_further_is_seen(code):
     assert reach.reaches(code)
 
 
+def test_what_is_nested_too_deeply_to_be_looked_at_is_not_let_through():
+    assert reach.reaches("import os\nx = " + "-" * 5000 + "1")
+
+
 @pytest.mark.parametrize(
     "code", ["import math", "import torch.nn.functional as F\nF.relu(x)", "tl.math.exp(x)", "x.load(1)", "("]
 )

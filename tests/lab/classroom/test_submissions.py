@@ -15,6 +15,7 @@ from handed_in import answer_cell, hand_in, notebook, of_answers, zipped
 
 from course_lab.authoring import lessons
 from course_lab.classroom import submissions
+from course_lab.classroom.results import Results
 from course_lab.classroom.submissions import SubmissionsError, learners, read
 
 ANSWER = "def my_add(x, y):\n    return x + y\n"
@@ -134,6 +135,25 @@ def test_huge_notebooks_and_huge_answers_are_not_read(place, monkeypatch):
     assert "70,01" in only(place).answers["1.1"].problem and only(place).answers["1.2"].code
 
 
+def test_a_million_cells_and_answers_without_end_are_not_looked_at(place):
+    hand_in(place, "alice", b'{"cells": [' + b"{}," * 999_999 + b"{}]}", "a.ipynb")
+    answers = [answer_cell("1.1", f"x = {number}") for number in range(5000)]
+    hand_in(place, "alice", notebook(answer_cell("1.2", ANSWER), *answers), "b.ipynb")
+    found = only(place)
+    assert "1,000,000 cells" in found.problems[0] and "more than 2,000 answer cells" in found.problems[1]
+    assert found.answers["1.2"].code and "1999 different answers" in found.answers["1.1"].problem
+
+
+def test_numbers_that_are_none_and_metadata_without_end_harm_no_answer(place):
+    deep = "[" * 900 + "]" * 900
+    cell = answer_cell("1.1", ANSWER)
+    text = notebook(cell).replace(
+        '"execution_count": null', f'"execution_count": NaN, "more": [Infinity, 1e999, {deep}]'
+    )
+    hand_in(place, "alice", text)
+    assert only(place).answers["1.1"].code.endswith(ANSWER)
+
+
 def test_links_are_not_followed_wherever_they_stand(place, tmp_path):
     secret = hand_in(tmp_path, "instructor", of_answers({"1.1": "the secret"}))
     (place / "alice").mkdir()
@@ -178,6 +198,43 @@ def test_a_link_in_a_zip_is_not_followed(place):
         info.external_attr = (stat.S_IFLNK | 0o777) << 16
         archive.writestr(info, "/etc/passwd")
     assert "link" in only(place).problems[0]
+
+
+@pytest.mark.parametrize("kind", [stat.S_IFCHR, stat.S_IFBLK, stat.S_IFIFO, stat.S_IFSOCK])
+def test_a_device_in_a_zip_is_only_bytes(place, kind):
+    path = place / "mallory.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        info = zipfile.ZipInfo("a.ipynb")
+        info.external_attr = (kind | 0o666) << 16
+        archive.writestr(info, of_answers({"1.1": ANSWER}))
+    assert only(place).answers["1.1"].code.endswith(ANSWER) and len(list(place.iterdir())) == 1
+
+
+def test_members_that_share_their_bytes_are_bounded_together(place):
+    """Many entries of one table of contents, all of one compressed member."""
+    path = zipped(place / "mallory.zip", {"0000.ipynb": b" " * (11 << 20)})
+    data = path.read_bytes()
+    end = data.rindex(b"PK\x05\x06")
+    start = struct.unpack("<I", data[end + 16 : end + 20])[0]
+    entry = data[start:end]
+    table = b"".join(entry.replace(b"0000", b"%04d" % number) for number in range(2000))
+    tail = bytearray(data[end:])
+    tail[8:16] = struct.pack("<HHI", 2000, 2000, len(table))
+    path.write_bytes(data[:start] + table + tail)
+    found = only(place)
+    assert not found.answers and len(found.problems) == 50
+
+
+@pytest.mark.parametrize("name", ["a\x00.ipynb", "\u202egpj.ipynb", "C:\\a.ipynb", "a" * 60000 + ".ipynb", "a\n.ipynb"])
+def test_names_in_a_zip_are_shown_harmlessly(place, name):
+    zipped(place / "mallory.zip", {"x.ipynb": of_answers({"1.2": ANSWER}), "b.ipynb": b"{"})
+    path = place / "mallory.zip"
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr(zipfile.ZipInfo("placeholder.ipynb"), b"{")
+        archive.filelist[-1].filename = name
+    found = only(place)
+    assert found.answers["1.2"].code and len("".join(found.problems)) < 2000
+    assert not set("\x00\u202e\n") & set("".join(found.problems))
 
 
 def test_a_zip_bomb_is_refused_by_its_size(place):
@@ -242,6 +299,16 @@ def test_two_names_that_look_alike_are_two_learners(place):
     for name in ("a b", "a\nb", "a  b"):
         hand_in(place, name, of_answers({"1.1": ANSWER}))
     assert len({name for name, _ in learners(place)}) == 3
+
+
+def test_names_that_are_equal_after_normalisation_are_learners_with_results_of_their_own(place, tmp_path):
+    names = ["é", "e\u0301", "\uff41lice", "alice", "Alice", "alice\u200f", "alice ", "a\u202elice"]
+    for name in names:
+        hand_in(place, name, of_answers({"1.1": ANSWER + name}))
+    found = learners(place)
+    assert len(found) == len(names) and not any("\u202e" in name for name, _ in found)
+    assert len({Results(tmp_path).file(name).name for name, _ in found}) == len(names)
+    assert {read(*one).answers["1.1"].code[-len(ANSWER) :] != "" for one in found} == {True}
 
 
 def test_a_fingerprint_tells_one_reading_from_another(place):
