@@ -5,6 +5,7 @@ A lesson's `spec.py` holds the exercises and its `mutants.py` the mutants; `cour
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -161,6 +162,14 @@ class Exercise:
         )
         order = (ORDER,) if self.patient.beside_the_interpreter else ()
         return (FINDING, CAUSE, *cases, *targets, *order, TEST, PRICE)
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """The names of the entry's arguments, the reference's; none where Python knows none (a builtin of PyTorch)."""
+        try:
+            return tuple(inspect.signature(self.reference).parameters)
+        except ValueError:
+            return ()
 
     def chosen(self, code: str) -> Exercise:
         """This exercise, for the kernel that the answer takes by `my_kernel("2.2")`; itself where there is no choice.

@@ -7,7 +7,6 @@ explains everything else (the code did not run) comes first, what merely describ
 from __future__ import annotations
 
 import ast
-import inspect
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -59,7 +58,7 @@ class Facts:
         return self.probe(self.wrong[0])
 
     def argument(self, position: int) -> str:
-        names = list(inspect.signature(self.exercise.reference).parameters)
+        names = self.exercise.arguments
         return names[position] if position < len(names) else f"number {position + 1}"
 
 

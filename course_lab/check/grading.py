@@ -281,8 +281,7 @@ def _compared(facts: Facts, found: Diagnosis, code: str, given: Given, tell: _Te
     if vague and (gap := unread.unused(facts.tree, given.solution) or unread.left_out(job, given.solution, facts.runs)):
         return gap
     tell("comparing with every mistake in one place")
-    arguments = tuple(inspect.signature(facts.exercise.reference).parameters)
-    question = counterfactual.Question(job, given.solution, facts.runs, arguments)
+    question = counterfactual.Question(job, given.solution, facts.runs, facts.exercise.arguments)
     return counterfactual.explain(found, question)
 
 

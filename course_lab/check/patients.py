@@ -7,7 +7,6 @@ A finding counts when the kernel as it was fails on it *and* the course's own re
 from __future__ import annotations
 
 import ast
-import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -202,7 +201,7 @@ def _refusal(chart: Chart, arguments: tuple[Any, ...]) -> str:
     """Why the statement rules these arguments out, in a sentence without a full stop; "" where it does not."""
     if chart.patient.target:
         return _refused_target(chart, arguments)
-    names = list(inspect.signature(chart.exercise.reference).parameters)
+    names = chart.exercise.arguments
     if len(arguments) != len(names):
         return f"the launcher takes {len(names)}: {', '.join(names)}"
     like = chart.patient.price(torch.Generator().manual_seed(0))

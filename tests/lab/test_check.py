@@ -41,6 +41,12 @@ def test_a_right_answer_passes(exercise):
     assert all(case.passed for case in report.cases) and report.diagnosis is None
 
 
+def test_a_reference_without_a_signature_is_no_obstacle():
+    exercise = replace(DOUBLE, reference=torch.tanh, suspects=())
+    report = grade(exercise, DOUBLE_SOLUTION, solution=DOUBLE_SOLUTION.replace("x * 2", "2 * tl.sigmoid(2 * x) - 1"))
+    assert exercise.arguments == () and report.diagnosis.code == "unknown"
+
+
 def test_a_warm_check_takes_less_than_a_second():
     """The quickest of three: what else the machine does is no fault of the check's."""
     grade(DOUBLE, DOUBLE_SOLUTION)
