@@ -134,15 +134,59 @@ ALIKE = {
     "half-accumulation": "In which dtype are the numbers in between?",
 }
 
-_PLAIN = (  # (exception, pattern of its message, what it means)
+_PLAIN = (  # (exception, pattern of its message, what it means); the first that fits
     ("NameError", r"name '(\w+)' is not defined", "Line {line} uses {0}, and nothing of that name is defined there."),
     ("", r"arange.*power of (2|two)", "Line {line}: tl.arange only makes lengths that are a power of two."),
+    (
+        "",
+        r"arange's arguments must be of type tl.constexpr",
+        "Line {line}: both ends of tl.arange are constants, known when the kernel is compiled. "
+        "A start that is computed is added to the block.",
+    ),
+    (
+        "TypeError",
+        r"\b(max|min)imum\(\) (?:missing|got an unexpected keyword argument 'axis')",
+        "Line {line}: tl.{0}imum compares two blocks. Over one block along an axis goes tl.{0}.",
+    ),
     ("", r"missing a required argument: '(\w+)'|missing .* argument.*'(\w+)'", "A call in line {line} leaves out {0}."),
+    (
+        "TypeError",
+        r"\b(load|store)\(\) (?:got multiple values for argument|takes .* positional arguments but)",
+        "Line {line} hands tl.{0} too much: pointer and offsets are added, they are one argument.",
+    ),
     (
         "",
         r"outside of the scope of a kernel",
         "Line {line} calls a kernel like a function: it needs a grid in [].",
     ),
+    (
+        "TypeError",
+        r"object of type 'int' has no len",
+        "Line {line}: a number has no length. If it is the grid, that is a tuple: (n,) is one, and (n) is a number.",
+    ),
+    (
+        "AttributeError",
+        r"has no attribute 'scalar'",
+        "Line {line} names a type that is none of Triton's. In a kernel they are tl.float32, tl.bfloat16 and so on, "
+        "and y_ptr.dtype.element_ty is that of what y_ptr points to.",
+    ),
+    (
+        "AssertionError",
+        r"^cannot cast \[",
+        "Line {line} converts numbers to what is no type of numbers. Of a pointer's type, `.element_ty` is one.",
+    ),
+    (
+        "AttributeError",
+        r"'range' object has no attribute",
+        "Line {line} computes with Python's range. A block of numbers is made by tl.arange.",
+    ),
+    (
+        "AttributeError",
+        r"(?-i:'tensor') object has no attribute '(\w+)'",
+        "Line {line} asks a block for {0}, as one asks a tensor of PyTorch. In a kernel operations are functions "
+        "of tl, and types are changed by x.to(tl.float32).",
+    ),
+    ("AttributeError", r"'triton.language' has no attribute '(\w+)'", "Line {line}: Triton has no tl.{0}."),
     ("AttributeError", r"has no attribute '(\w+)'", "Line {line} asks for {0}, and it does not exist there."),
     ("NotImplementedError", r"^$", "Line {line} says that this part is still to be written."),
     (
@@ -152,7 +196,12 @@ _PLAIN = (  # (exception, pattern of its message, what it means)
     ),
     (
         "ValueError",
-        r"^axis .* out of bounds",
+        r"^axis (-?\d+) (?:is )?out of bounds",
+        "Line {line}: the block has no axis {0}. The first axis is 0, and a row has no other.",
+    ),
+    (
+        "ValueError",
+        r"^axis \[",  # a block, given as the axis
         "Line {line}: tl.min and tl.max go over one block along an axis. tl.minimum and tl.maximum compare two.",
     ),
     (
@@ -162,12 +211,83 @@ _PLAIN = (  # (exception, pattern of its message, what it means)
     ),
     (
         "TypeError",
-        r"ufunc '\w+' not supported for the input types|unsupported operand type",
+        r"must be Tensor, not (?-i:tensor)|combination of arguments - got \([^)]*(?-i:\btensor\b)",
+        "Line {line} gives a block to a function of PyTorch. In a kernel the functions are those of tl, "
+        "such as tl.where, tl.exp and tl.sum.",
+    ),
+    (
+        "",
+        r"only 0-dimensional arrays can be converted|only length-1 arrays can be converted|only size-1 arrays",
+        "Line {line} needs one number, and got a block. Memory is read and written by tl.load and tl.store, not by []; "
+        "and Python's own functions take one number, those of tl blocks.",
+    ),
+    (
+        "TypeError",
+        r"'int' object is not iterable",
+        "Line {line}: a number where a tuple belongs, as in tl.zeros((BLOCK,), ...), or [] or `for` on a pointer or a "
+        "block. Memory is reached by tl.load and tl.store, all lanes of a block at once.",
+    ),
+    (
+        "ValueError",
+        r"Unsupported ptr type .* in `tl\.(\w+)`",
+        "Line {line}: what tl.{0} takes first are addresses, a pointer with its offsets, and here they are numbers.",
+    ),
+    (
+        "",
+        r"invalid operands of type pointer<\S+> and [\w.]*float",
+        "Line {line}: an offset is a whole number, and this one is a float. // divides so that none becomes one.",
+    ),
+    (
+        "",
+        r"invalid operands of type pointer",
+        "Line {line} computes with addresses. What stands there is read by tl.load.",
+    ),
+    (
+        "ValueError",
+        r"Mask argument cannot be block type if pointer argument is not a block",
+        "Line {line}: the mask is a block, and the address a single one. Is a block of offsets missing?",
+    ),
+    (
+        "ValueError",
+        r"Mask must have boolean scalar type",
+        "Line {line}: a mask says yes or no for each lane, which a comparison does. This one holds numbers.",
+    ),
+    (
+        "ValueError",
+        r"^Expected (\w+) argument to have shape (\[.*\]) but got (\[.*\])",
+        "Line {line}: the {0} has the shape {2}, where the values have {1}. Each value has an address of its own.",
+    ),
+    (
+        "AssertionError",
+        r"input and other must have equal ranks",
+        "Line {line}: tl.dot multiplies tiles, blocks of two dimensions. One of these is none.",
+    ),
+    (
+        "AssertionError",
+        r"expected last dimension to be 2 for split, got (\d+)",
+        "Line {line}: tl.split cuts a last axis of length 2, and this one has {0}.",
+    ),
+    (
+        "TypeError",
+        r"operand type\(s\) for @",
+        "Line {line}: @ is no operator in a kernel. Tiles are multiplied by tl.dot.",
+    ),
+    (
+        "TypeError",
+        r"operand type\(s\) for \*\*",
+        "Line {line}: ** is no operator in a kernel. x * x is a square.",
+    ),
+    (
+        "TypeError",
+        r"ufunc '\w+' not supported for the input types|unsupported operand type\(s\) for [&|]",
         "Line {line} joins things of kinds that do not go together. With & and |, each comparison needs parentheses.",
     ),
+    ("TypeError", r"unsupported operand type", "Line {line} joins things of kinds that do not go together."),
+    ("TypeError", r"'(?:int|float)' object is not callable", "Line {line} calls a number like a function."),
     ("NoInput", r"(.*)", "Line {line}: {0}"),
     ("SystemExit", r"", "Line {line} ends Python: take the exit out."),
 )
+_CONSTANT = re.compile(r"'?constexpr\[(\d+)\]'?")  # a side, as Triton writes it
 
 
 class Diagnosis(NamedTuple):
@@ -197,5 +317,6 @@ def plain_exception(problem: Problem) -> str:
     for kind, pattern, sentence in _PLAIN:
         match = re.search(pattern, problem.message, re.IGNORECASE | re.DOTALL)
         if match and kind in ("", problem.type):
-            return sentence.format(*[group for group in match.groups() if group], line=line)
+            groups = [_CONSTANT.sub(r"\1", group) for group in match.groups() if group]
+            return sentence.format(*groups, line=line)
     return f"Line {line} raised {problem.type}: {plain(problem.message) if problem.message else ''}"
