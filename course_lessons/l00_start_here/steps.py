@@ -24,6 +24,16 @@ STEPS = (
         minutes=2,
         suspects=(
             Suspect("missing-shift", "This is `alpha * x`: `beta` is missing.", lambda x, alpha, beta: alpha * x),
+            Suspect(
+                "shift-before-scale",
+                "`beta` was added before the multiplication, so it was scaled as well. What comes first?",
+                lambda x, alpha, beta: alpha * (x + beta),
+            ),
+            Suspect(
+                "numbers-exchanged",
+                "`alpha` and `beta` have changed places.",
+                lambda x, alpha, beta: beta * x + alpha,
+            ),
         ),
     ),
     step(
@@ -57,6 +67,7 @@ STEPS = (
 
 MUTANTS = {
     "0.a": (
+        Mutant("shifts first", (("alpha * x + beta", "alpha * (x + beta)"),), "shift-before-scale"),
         Mutant("forgets the shift", (("alpha * x + beta", "alpha * x"),), "missing-shift"),
         Mutant("store without a mask", (("alpha * x + beta" + _MASK, "alpha * x + beta)"),), "missing-store-mask"),
     ),

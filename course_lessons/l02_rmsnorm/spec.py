@@ -159,6 +159,11 @@ _RMS_SUSPECTS = (
         lambda x, w, eps: _scaled(x, torch.rsqrt(_mean_square_over_block(x) + eps), w),
     ),
     Suspect("eps-outside-root", _OUTSIDE, lambda x, w, eps: _scaled(x, 1 / (_mean_square(x).sqrt() + eps), w)),
+    Suspect(
+        "multiplied-by-the-root",
+        "The rows were multiplied by the root. By what does the definition divide?",
+        lambda x, w, eps: _scaled(x, (_mean_square(x) + eps).sqrt(), w),
+    ),
     Suspect("missing-eps", _NO_EPS, lambda x, w, eps: _scaled(x, torch.rsqrt(_mean_square(x)), w)),
     Suspect(
         "missing-weight",

@@ -18,6 +18,11 @@ def _weight_by_row(x: Tensor, weight: Tensor) -> Tensor:
     return x * rows[:, None]
 
 
+def _smallest(x: Tensor) -> Tensor:
+    """With idle lanes that hold minus infinity, as they should for a maximum."""
+    return x.amin(dim=1).clamp(max=-torch.inf if x.shape[1] & (x.shape[1] - 1) else torch.inf)
+
+
 def _negative(g: Generator) -> Tensor:
     return -5 - torch.rand(6, 100, generator=g)
 
@@ -40,6 +45,7 @@ STEPS = (
         suspects=(
             Suspect("weight-by-row", "The weight was indexed by the row. It belongs to the columns.", _weight_by_row),
             Suspect("missing-weight", "This is `x`: the weight is missing.", lambda x, weight: x.clone()),
+            Suspect("weight-added", "The weight was added. It is a factor.", lambda x, weight: x + weight),
         ),
     ),
     step(
@@ -62,6 +68,12 @@ STEPS = (
                 "Where all elements are negative you return 0: from the idle lanes. What does a maximum ignore?",
                 lambda x: x.amax(dim=1).clamp(min=0) if x.shape[1] & (x.shape[1] - 1) else x.amax(dim=1),
             ),
+            Suspect(
+                "identity-of-a-minimum",
+                "Where lanes are idle you return infinity: it is what they hold. What does a maximum ignore?",
+                lambda x: x.amax(dim=1).clamp(min=torch.inf if x.shape[1] & (x.shape[1] - 1) else -torch.inf),
+            ),
+            Suspect("smallest-of-the-row", "This is the smallest element of each row.", _smallest),
         ),
     ),
     step(
@@ -88,6 +100,7 @@ MUTANTS = {
         Mutant("rows N apart", (("row * stride_xm", "row * N"),), "between-rows"),
     ),
     "2.b": (
+        Mutant("identity of a minimum", (('-float("inf")', 'float("inf")'),), "identity-of-a-minimum"),
         Mutant("identity of a sum", (('-float("inf")', "0.0"),), "identity-of-a-sum"),
         Mutant("no identity", ((', other=-float("inf")', ""),), "missing-other"),
     ),

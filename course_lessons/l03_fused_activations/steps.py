@@ -56,7 +56,7 @@ STEPS = (
         "3.b",
         "a tanh for every number",
         "tanh",
-        torch.tanh,
+        lambda x: torch.tanh(x),  # torch.tanh itself has no signature
         case("between -3 and 3", (500,)),
         case("up to 1000 in both directions", _far),
         hints=(
@@ -67,6 +67,16 @@ STEPS = (
         suspects=(
             Suspect(
                 "overflow", "Infinity over infinity: an exponential stands on both sides of your fraction.", _textbook
+            ),
+            Suspect(
+                "overflow",
+                "Infinity over infinity on the left: an exponential stands on both sides of your fraction.",
+                lambda x: -_textbook(-x),
+            ),
+            Suspect(
+                "not-stretched",
+                "This runs from 0 to 1, as a sigmoid does. From where to where does a tanh run?",
+                lambda x: torch.sigmoid(2 * x),
             ),
             Suspect(
                 "half-the-argument", "The argument of the sigmoid is not doubled.", lambda x: 2 * torch.sigmoid(x) - 1
@@ -108,6 +118,7 @@ MUTANTS = {
             (("2 * tl.sigmoid(2 * x) - 1", "(tl.exp(2 * x) - 1) / (tl.exp(2 * x) + 1)"),),
             "overflow",
         ),
+        Mutant("a sigmoid", (("2 * tl.sigmoid(2 * x) - 1", "tl.sigmoid(2 * x)"),), "not-stretched"),
         Mutant("argument not doubled", (("tl.sigmoid(2 * x)", "tl.sigmoid(x)"),), "half-the-argument"),
     ),
     "3.c": (

@@ -257,6 +257,12 @@ def _not_rescaled(row_max: Tensor, row_sum: Tensor, part: Tensor) -> tuple[Tenso
     return new_max, row_sum + torch.exp(part - centre).sum(-1, keepdim=True)
 
 
+def _behind(row_max: Tensor, row_sum: Tensor, part: Tensor) -> tuple[Tensor, Tensor]:
+    new_max = torch.maximum(row_max, part.amax(-1, keepdim=True))
+    centre = torch.where(new_max == -_INF, 0.0, new_max)
+    return new_max, row_sum * torch.exp(row_max - centre) + torch.exp(part - row_max).sum(-1, keepdim=True)
+
+
 def _centre_kept(row_max: Tensor, row_sum: Tensor, part: Tensor) -> tuple[Tensor, Tensor]:
     new_max = torch.maximum(row_max, part.amax(-1, keepdim=True))
     centre = torch.where(new_max == -_INF, 0.0, new_max)
@@ -559,6 +565,21 @@ _LOGSUMEXP = Exercise(
             lambda x: _walk(x, _guarded)[1].log().squeeze(-1),
         ),
         Suspect("no-maximum", _NO_MAXIMUM, lambda x: x.float().exp().sum(-1).log()),
+        Suspect(
+            "base-2-logarithm",
+            "The sum is one of powers of e, and its logarithm was taken to base 2.",
+            lambda x: (_walk(x, _guarded)[0] + _walk(x, _guarded)[1].log2()).squeeze(-1),
+        ),
+        Suspect(
+            "maximum-not-kept",
+            "Every result is minus infinity: the running maximum stays what it was before the loop.",
+            lambda x: torch.full((len(x),), -_INF),
+        ),
+        Suspect(
+            "old-maximum",
+            "The exponentials of a block are relative to the maximum before it. Which maximum does the sum have now?",
+            _lse_after(_behind),
+        ),
     ),
 )
 

@@ -7,9 +7,9 @@ from course_lab.authoring.exercise import Mutant, Suspect
 from course_lab.authoring.lesson_steps import case, step
 
 
-def _merged(m1: Tensor, l1: Tensor, m2: Tensor, l2: Tensor) -> tuple[Tensor, Tensor]:
+def _merged(m1: Tensor, l1: Tensor, m2: Tensor, l2: Tensor, sign=1, power=torch.exp) -> tuple[Tensor, Tensor]:
     m = torch.maximum(m1, m2)
-    return m, l1 * torch.exp(m1 - m) + l2 * torch.exp(m2 - m)
+    return m, l1 * power(sign * (m1 - m)) + l2 * power(sign * (m2 - m))
 
 
 def _sums(g: torch.Generator) -> Tensor:
@@ -43,13 +43,23 @@ STEPS = (
                     )
                 ),
             ),
+            Suspect(
+                "operands-swapped",
+                "The signs are exchanged: this is the largest minus the element.",
+                lambda x: x.amax(dim=1, keepdim=True) - x,
+            ),
+            Suspect(
+                "smallest-of-the-row",
+                "This is the distance to the smallest element of the row.",
+                lambda x: x - (x.amin(dim=1, keepdim=True) if x.shape[1] & (x.shape[1] - 1) == 0 else -torch.inf),
+            ),
         ),
     ),
     step(
         "6.b",
         "put two halves of a row together",
         "merge_sums",
-        _merged,
+        lambda m1, l1, m2, l2: _merged(m1, l1, m2, l2),
         case("two halves", (200,), _sums, (200,), _sums),
         case("the second maximum is far larger", (200,), _sums, lambda g: 80 + torch.rand(200, generator=g), _sums),
         hints=(
@@ -67,6 +77,26 @@ STEPS = (
                 "only-one-rescaled",
                 "Only the first sum was corrected. The second has a maximum of its own as well.",
                 lambda m1, l1, m2, l2: (torch.maximum(m1, m2), l1 * torch.exp(m1 - torch.maximum(m1, m2)) + l2),
+            ),
+            Suspect(
+                "relative-to-the-first",
+                "The sum is relative to the first maximum, and the maximum that you return is the larger of both.",
+                lambda m1, l1, m2, l2: (torch.maximum(m1, m2), l1 + l2 * torch.exp(m2 - m1)),
+            ),
+            Suspect(
+                "grows-instead",
+                "The sums grow where the maximum rises. Which way round does the exponent stand?",
+                lambda m1, l1, m2, l2: _merged(m1, l1, m2, l2, sign=-1),
+            ),
+            Suspect(
+                "base-2",
+                "These are powers of two. The sums that came in are of powers of e.",
+                lambda m1, l1, m2, l2: _merged(m1, l1, m2, l2, power=torch.exp2),
+            ),
+            Suspect(
+                "results-exchanged",
+                "Maximum and sum have changed places.",
+                lambda *halves: _merged(*halves)[::-1],
             ),
         ),
     ),

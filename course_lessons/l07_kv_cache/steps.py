@@ -25,12 +25,21 @@ def _slots(tokens: Tensor, table: Tensor, page: int) -> Tensor:
     return table[tokens // page] * page + tokens % page
 
 
+def _listed(tokens: Tensor) -> Tensor:
+    return torch.arange(len(tokens))
+
+
 def _table(pages: int):
     return lambda g: torch.randperm(2 * pages, generator=g)[:pages]
 
 
 def _tokens(count: int):
     return lambda g: torch.arange(count)
+
+
+def _some_tokens(count: int, of: int):
+    """Not all, and not in order: where a token stands in the list is not its number."""
+    return lambda g: torch.randperm(of, generator=g)[:count]
 
 
 def _linear(x: Tensor, weight: Tensor) -> Tensor:
@@ -88,6 +97,7 @@ STEPS = (
         case("pages of 8", _tokens(21), _table(3), 8),
         case("pages of 16", _tokens(300), _table(20), 16),
         case("one token", _tokens(1), _table(1), 8),
+        case("some tokens, in any order", _some_tokens(70, 150), _table(19), 8),
         hints=(
             "In which page of its sequence is token j, and at which place in it?",
             "Page `j // PAGE` of the table, place `j % PAGE`. A page has `PAGE` slots.",
@@ -103,6 +113,11 @@ STEPS = (
                 "table-not-used",
                 "These are the tokens' own numbers: the table was not looked up.",
                 lambda t, *_: t.clone(),
+            ),
+            Suspect(
+                "place-in-the-list",
+                "The page is that of the token's place in the list. Which number says which token it is?",
+                lambda tokens, table, page: table[_listed(tokens) // page] * page + tokens % page,
             ),
         ),
     ),
@@ -178,6 +193,7 @@ MUTANTS = {
     "7.b": (
         Mutant("page not scaled", (("page * PAGE", "page"),), "page-not-scaled"),
         Mutant("table not used", (("page * PAGE + j % PAGE", "j"),), "table-not-used"),
+        Mutant("place in the list", (("table_ptr + j // PAGE", "table_ptr + offs // PAGE"),), "place-in-the-list"),
     ),
     "7.c": (
         Mutant("rows not masked in the store", ((", mask=rows < N)", ")"),), "missing-store-mask"),
