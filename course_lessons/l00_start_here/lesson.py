@@ -35,7 +35,7 @@ print(engines.describe())
 #
 # ## Your first kernel
 #
-# Take the simplest operation there is: multiply every element of a tensor by a number.
+# Take the simplest operation: multiply every element of a tensor by a number.
 #
 # A GPU starts many [**programs**](#Glossary) at once. Each runs the same code and takes its own piece, called a
 # [**block**](#Glossary). All of them together form the [**grid**](#Glossary), and starting them is a
@@ -91,7 +91,8 @@ launch.picture("y_ptr")
 
 # %% [markdown]
 # Two programs write 256 elements each. The third owns elements 512 to 767, of which only 64 exist. The mask switches
-# the other 192 off. Without it, the kernel would write into memory that belongs to somebody else.
+# the other 192 *lanes* off, as the places of a block are called. Without it, the kernel would write into memory that
+# belongs to somebody else.
 #
 # Now you.
 
@@ -129,8 +130,7 @@ def scale_and_shift(x, alpha, beta):
 # | the larger of $a$ and $b$, the smaller | `tl.maximum(a, b)`, `tl.minimum(a, b)` |
 # | $a$ where a condition holds, else $b$ | `tl.where(condition, a, b)` |
 #
-# Each takes blocks or numbers, and gives a block. (Python's own `max` and `if` want a single answer, and a block has
-# none.)
+# Each takes blocks or numbers, and gives a block. (Python's `if` wants a single answer, and a block has none.)
 
 # %% [markdown] exercise_header="0.b"
 # A *leaky* ReLU: positive elements stay, the others are multiplied by `slope`.
@@ -247,9 +247,10 @@ print("right:             ", torch.equal(y_simulated, 3.0 * x))
 print("as interpreted:    ", torch.equal(y_simulated, y))
 
 # %% [markdown]
-# Now watch it at work. `step` follows one wave of one program. Program 2 owns the tail. Its four waves, numbered from
-# 0, hold 64 elements each, so wave 0 has all of the 64 that are left. Here is what that wave does in the three
-# instructions that you have just found in the listing: load, multiply, store. **Scroll sideways** for the next one:
+# Now watch it at work. `step` follows one wave of one program. Program 2 owns the tail, what is left over. Its four
+# waves, numbered from 0, hold 64 elements each, so wave 0 has all of the 64 that are left. Here is what that wave does
+# in the three instructions that you have just found in the listing: load, multiply, store. **Scroll sideways** for the
+# next one:
 
 # %% tags=["nbval-ignore-output"]
 walk = simulator.step(scale_kernel, grid, (x, y, 3.0, 576), BLOCK=256, arch="gfx942", program=(2,))
@@ -332,7 +333,8 @@ answer
 
 # %% [markdown]
 # To make each token, the model runs a few operations again and again. Each of them is one or more GPU kernels. Here
-# they are, with the number of calls for one token:
+# they are, with the number of calls for one token, and for each call the bytes that it moves and its flops, the
+# additions and multiplications:
 
 # %% tags=["nbval-ignore-output"]
 llm.operations()

@@ -167,9 +167,10 @@ for arch in ("gfx942", "gfx1100"):
 
 # %% [markdown]
 # (A [**SIMD**](#Glossary) is the part of a compute unit that executes waves; an MI300X has four in each. It can keep 8
-# waves ready, so that some compute while others wait for memory.) A lane of the MI300X now holds 128 elements of `x`
-# and as many of `y`. They take so many registers that only two or three waves fit. On the Radeon, with 256 a lane, some
-# values find no register at all: they [**spill**](#Glossary), which means that they travel to memory and back.
+# waves ready, that of a Radeon 16, so that some compute while others wait for memory.) A lane of the MI300X now holds
+# 128 elements of `x` and as many of `y`. They take so many registers that only a few waves fit. On the Radeon, with 256
+# a lane, some values find no register at all: they [**spill**](#Glossary), which means that they travel to memory and
+# back.
 #
 # Third, and worst: one program runs on one compute unit. The other 303 do nothing.
 #
@@ -196,8 +197,7 @@ launch.picture("z_ptr")
 
 # %% [markdown]
 # Nine programs, nine blocks, no gap and no overlap. The order in which they run does not matter. On an MI300X all nine
-# would run at the same time, on nine of its 304 compute units. Where there are more programs than fit, the next one
-# starts as soon as one has finished.
+# would run at the same time, on nine of its 304 compute units.
 #
 # Blocks of 64 fit any number of tokens. But that is one element for each lane of a single wave, and such a lane cannot
 # use a wide load (see below). Larger blocks are better, and they do not fit: 576 is 2.25 times 256.
@@ -280,8 +280,8 @@ for dtype in (torch.float32, torch.bfloat16, torch.float16):
     print(f"{dtype!s:15} {launch.ledger().bytes:5}  {ours:18.1e}  {theirs:7.1e}")
 
 # %% [markdown]
-# A single operation would come out the same. Here there are two, and PyTorch rounds in between. Near $x = 1$ they
-# nearly cancel, and that rounding is most of what is left.
+# With a single operation both would come out the same. Here there are two, and PyTorch rounds in between. Near $x = 1$
+# they nearly cancel, and that rounding is most of what is left.
 #
 # ## Rung 5: two dimensions
 #
@@ -321,7 +321,8 @@ launch.picture("z_ptr")
 # A *block* may have two dimensions as well. As in PyTorch, `rows[:, None]` makes a column of the row numbers (shape
 # `(4, 1)` below), and `cols[None, :]` a row of the column numbers (shape `(1, 256)`). Wherever the two meet, in `+`,
 # `*` or `<`, each is repeated along the axis where it has length 1, and you get a [**tile**](#Glossary): here 4 x 256
-# offsets. Two conditions are joined by `&`, element by element. (Python's `and` wants a single yes or no.)
+# offsets. Two conditions are joined by `&`, element by element, each in parentheses: without them, `&` would come
+# before `<`.
 
 
 # %%

@@ -220,7 +220,7 @@ launch.picture("x_ptr")
 # **Look.** Eight programs, eight rows. 448 of the 1024 lanes of each program are masked: nearly half. They cost nothing
 # in memory, because masked lanes load nothing. They cost a little arithmetic, which is free here.
 #
-# Then look at the bytes:
+# Then the bytes:
 
 # %%
 launch.ledger()
@@ -233,16 +233,16 @@ launch.ledger()
 #
 # ## Rung 2: how 256 lanes add up a row
 #
-# `tl.sum` looks like one step. But a lane can only see its own registers. So how does a sum over all lanes come about?
+# `tl.sum` looks like one step. But a lane can only see its own registers.
 #
 # On the machine, lanes are fewer. Triton gives a program four waves unless you say otherwise. On an MI300X that is 256
 # lanes, and each of them takes care of 1024 / 256 = 4 places of the block. The sum runs in three stages:
 #
 # 1. **Inside a lane.** Each lane squares and adds its own four elements.
-# 2. **Inside a wave.** Lanes add a neighbour's value to their own: first the lane 8 places away, then 4, 2, 1. Each
-#    step halves the number of different partial sums. The hardware has an operand form for this, [**DPP**](#Glossary)
-#    (data parallel primitives): an addition that takes one operand from another lane, at about the price of an ordinary
-#    addition.
+# 2. **Inside a wave.** Lanes add a neighbour's value to their own: first the lane 8 places away, then 4, 2, 1. Now 16
+#    lanes are one sum, and two more steps join the four groups. The hardware has an operand form for this,
+#    [**DPP**](#Glossary) (data parallel primitives): an addition that takes one operand from another lane, at about the
+#    price of an ordinary addition.
 # 3. **Across waves.** Waves cannot see each other's registers at all. Each writes its sum into [**LDS**](#Glossary)
 #    (local data share), a small memory that the waves of one program share. They wait for each other at a
 #    [**barrier**](#Glossary). Then each reads all four.
@@ -408,7 +408,8 @@ amd_report(no_other_kernel, *arguments, BLOCK=1024, arch="gfx942").listing(only=
 # they must not be counted as elements either.
 
 # %% [markdown] exercise_header="2.b"
-# The largest element of each row, for rows of any width: another reduction, `tl.max`, and another identity.
+# The largest element of each row, for rows of any width without gaps between them: another reduction, `tl.max`, and
+# another identity.
 
 
 # %% exercise="2.b"

@@ -234,8 +234,8 @@ launch.ledger()
 
 # %% [markdown]
 # `x` is read once and `y` written once: that is [fused](02_rmsnorm.ipynb#Glossary) already. But the tables are read
-# nine times, once for each head of a token. They are float32: in a model of bfloat16 the 256 bytes that a token takes
-# from both are twice the 128 of a head. And a program has 256 lanes for 32 pairs.
+# nine times, once for each head of a token. They are float32: a token's rows of both have 256 bytes, where a head of
+# bfloat16 has 128. And a program has 256 lanes for 32 pairs.
 #
 # ## Rung 2: one program, all heads of a token
 #

@@ -250,7 +250,8 @@ for side in (16, 32, 64):
 # before anything else has been loaded. The tile is as large as the registers allow.
 
 # %% [markdown] exercise_header="5.b"
-# One program, one tile, one load: `a` times its own transpose. `a.T` of a block costs nothing to write.
+# One program, one tile, one load: `a` times its own transpose. `a.T` of a block needs no load. (Without sums to add to,
+# `tl.dot` takes two blocks.)
 
 
 # %% exercise="5.b"

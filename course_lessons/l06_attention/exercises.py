@@ -166,6 +166,8 @@ def attention_kernel(
         row_sum = row_sum * rescale + tl.sum(p, axis=1)
         acc = tl.dot(p.to(v.dtype), v, acc * rescale[:, None], input_precision="ieee")
         row_max = new_max
+        ### END SOLUTION
+    ### BEGIN SOLUTION
     o = acc / row_sum[:, None]
     tl.store(o_ptr + offs_m[:, None] * D + offs_d, o.to(o_ptr.dtype.element_ty), mask=mask_m)
     ### END SOLUTION

@@ -55,7 +55,7 @@ print("called", llm.count_calls()["attention"], "times in a forward pass, here w
 # Between the scores and the weights a row goes through a reduction that you know.
 
 # %% [markdown] exercise_header="6.a"
-# Subtract from each element of a row the largest of that row. The row is held once, in one block.
+# Subtract from each element of a row the largest of that row. A block holds the whole row.
 
 
 # %% exercise="6.a"
@@ -77,9 +77,9 @@ def below_maximum(x):
 
 
 # %% [markdown]
-# Written as separate operations, attention moves a number for each *pair* of tokens. At 8192 tokens these scores take
-# 2.4 GB in one layer, where queries, keys, values and result take 50 MB together. They are what this lesson keeps out
-# of memory.
+# Written as separate operations, attention moves a number for each *pair* of tokens. At 8192 tokens the scores of 9
+# heads take 9 · 8192² · 4 bytes, 2.4 GB in one layer, where queries, keys, values and result take 50 MB together. They
+# are what this lesson keeps out of memory.
 #
 # ### What it costs in PyTorch (optional)
 #
@@ -155,8 +155,8 @@ for tokens in (37, 2048, 8192, 131072):
 torch.exp(torch.tensor([88.0, 89.0]))
 
 # %% [markdown]
-# So nobody computes the formula as it stands. Subtract the same number from all scores of a row, and the weights stay
-# as they are: numerator and denominator both shrink by the same factor. Subtract the **maximum** $m$:
+# So subtract the same number from all scores of a row, and the weights stay as they are: numerator and denominator both
+# shrink by the same factor. Subtract the **maximum** $m$:
 #
 # $$ p_j = \frac{e^{s_j - m}}{\sum_n e^{s_n - m}} $$
 #

@@ -56,8 +56,8 @@ print(f"only the new token: {step.flops / 1e9:6.2f}, {again.flops / step.flops:.
 # its keys and values stay what they are. So they are kept, for every layer. That is the [**KV cache**](#Glossary).
 
 # %% [markdown] exercise_header="7.a"
-# Put rows into their places: row `i` of `x` goes to row `places[i]` of the cache, which is changed in place. You looked
-# up rows in exercise 1.4; this is the way back.
+# Put rows into their places: row `i` of `x` goes to row `places[i]` of the cache, which is changed in place. (A load
+# from a single address gives a single number.)
 
 
 # %% exercise="7.a"
@@ -223,8 +223,8 @@ launches[0].picture("cache_ptr")
 #
 # ## Rung 2: turn and store in one launch
 #
-# For one token, storing a row moves 3 KB, and takes the time of a launch. So let the same launch do what comes before:
-# queries and keys are turned. As separate kernels: turn q, turn k, store k and v.
+# Storing the keys and values of one token, 192 numbers each, reads and writes 3 KB: the time of a launch. So let the
+# same launch do what comes before: queries and keys are turned. As separate kernels: turn q, turn k, store k and v.
 #
 # **Predict.** k is read and written by its rotation, then read and written again by the store. How many of these four
 # trips are left if one kernel does it all?
@@ -366,7 +366,7 @@ print(block_table)
 print("slots of sequence 1:", slots[21:26].tolist())
 
 # %% [markdown]
-# That loop is the host's. Kernels compute slots as well:
+# Kernels compute slots as well:
 
 # %% [markdown] exercise_header="7.b"
 # Of one sequence: the slot of each of its tokens. `table` holds its pages in order, a page has `PAGE` slots.
@@ -427,9 +427,9 @@ draw.paged_cache(launch, "k_cache_ptr", slot_mapping="slots_ptr")
 # So a program takes one key/value head, and all query heads of its group: here 3, in a block of 4. `part` and `parts`
 # you will need in the next rung. Until then there is one part.
 #
-# Four queries are too few for a matrix unit, so the kernel takes a block of **three** dimensions instead of `tl.dot`.
-# It works as with two: `q[:, None, :]` is (heads, 1, D), `k[None, :, :]` is (1, keys, D), their product is (heads,
-# keys, D), and `tl.sum(..., axis=2)` adds up along D, which leaves a score for each head and key.
+# Four queries have a matrix instruction only on some GPUs, so the kernel takes a block of **three** dimensions instead
+# of `tl.dot`. It works as with two: `q[:, None, :]` is (heads, 1, D), `k[None, :, :]` is (1, keys, D), their product is
+# (heads, keys, D), and `tl.sum(..., axis=2)` adds up along D, which leaves a score for each head and key.
 
 
 # %%
@@ -664,6 +664,8 @@ def linear_kernel(x_ptr, w_ptr, y_ptr, N, K: tl.constexpr, BLOCK_N: tl.constexpr
         offs = rows[:, None] * K + (start + cols)[None, :]
         w = tl.load(w_ptr + offs, mask=(rows < N)[:, None], other=0.0).to(tl.float32)
         products += w * x[None, :]
+        ### END SOLUTION
+    ### BEGIN SOLUTION
     tl.store(y_ptr + rows, tl.sum(products, axis=1).to(y_ptr.dtype.element_ty), mask=rows < N)
     ### END SOLUTION
 
