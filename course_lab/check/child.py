@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import traceback
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -39,9 +39,11 @@ def run_cases(payload: dict[str, Any]) -> Iterator[dict[str, Any]]:
     if entry is None:
         return
     kept: list[tuple[torch.Tensor, bytes]] = []  # what the call before returned
+    placed: list[Any] = []  # the arguments of the call before
     for number, args in enumerate(job.cases):
         print(f"{CASE_MARK}{number}", flush=True)
-        seen = _run_case(entry, args, job)
+        placed = _place(args, placed, job)
+        seen = _run_case(entry, placed, job)
         yield wire(replace(seen, stale=any(_bits(tensor) != bits for tensor, bits in kept)))
         returned = seen.outputs[: len(seen.outputs) - len(job.inplace)]
         kept = [(tensor, _bits(tensor)) for tensor in returned]
@@ -62,7 +64,7 @@ def run_answers(payload: dict[str, Any]) -> Iterator[dict[str, Any]]:
     job = start(payload)
     for code in payload["codes"]:
         _, entry = define(replace(job, code=code))
-        records = [_run_case(entry, args, job) for args in job.cases] if entry else []
+        records = [_run_case(entry, _place(args, [], job), job) for args in job.cases] if entry else []
         yield {"outputs": tuple(record.outputs for record in records if record.problem is None)}
 
 
@@ -109,17 +111,27 @@ def _given(job: Job) -> dict[str, Any]:
     return {"my_kernel": answer.KernelGiver(job.kernels)} if job.kernels else {}
 
 
-def _run_case(entry: Callable, args: tuple, job: Job) -> Seen:
-    rows = [_rows_before(a, job) for a in args]
-    placed = [_placed(a, n, job) for a, n in zip(args, rows)]
-    given = [a.tensor if isinstance(a, guard.Guarded) else a for a in placed]
-    shown = [a[n:] if n else a for a, n in zip(given, rows)]
+@dataclass(frozen=True)
+class _Placed:
+    """An argument as the answer gets it.  rows: so many rows of it lie before the first that is looked at."""
+
+    value: Any
+    rows: int = 0
+    guarded: guard.Guarded | None = None
+
+    @property
+    def shown(self) -> Any:
+        return self.value[self.rows :] if self.rows else self.value
+
+
+def _run_case(entry: Callable, args: list[_Placed], job: Job) -> Seen:
+    given, shown = [a.value for a in args], [a.shown for a in args]
     before = [_bits(a) for a in shown]
     problem, result = None, None
     allocations = guard.Allocations()
     with hooks.guard("record") as faults, hooks.poison(job.poison), _order(job):
         sources = {answer.filename(number) for number in (job.number, *(kernel.number for kernel in job.kernels))}
-        evidence = Evidence(sources, faults)
+        evidence = Evidence(sources, faults, given)
         with _engine(job) as simulated, hooks.observe(evidence), allocations:
             try:
                 result = entry(*given)
@@ -127,7 +139,7 @@ def _run_case(entry: Callable, args: tuple, job: Job) -> Seen:
                 problem = describe(error, job.number)
     outputs, returned = tensors(result)
     outputs += [shown[position] for position in job.inplace]
-    guarded = [a for a in placed if isinstance(a, guard.Guarded)] + allocations.made
+    guarded = [a.guarded for a in args if a.guarded] + allocations.made
     return Seen(
         problem=problem,
         returned=returned,
@@ -139,6 +151,7 @@ def _run_case(entry: Callable, args: tuple, job: Job) -> Seen:
         wrong=tuple(sentence for run in simulated or () for sentence in run.wrong),
         faults=tuple(evidence.faults),
         damaged=any(g.damage() for g in guarded),
+        shares=tuple(_shared(tensor, given) for tensor in outputs[: len(outputs) - len(job.inplace)]),
         modified=tuple(_change(i, a, before[i], evidence) for i, a in enumerate(shown) if _bits(a) != before[i]),
     )
 
@@ -152,12 +165,30 @@ def _interpreted(job: Job) -> bool:
     return not job.simulate and job.device == "cpu"
 
 
-def _placed(value: Any, rows: int, job: Job) -> Any:
-    """What the answer gets for an argument; between margins, unless these would fill what no memory is taken for."""
+def _place(args: tuple, before: list[_Placed], job: Job) -> list[_Placed]:
+    """The arguments in memory of their own; of a second call with equal shapes in that of the first."""
+    before = before if len(before) == len(args) else [_Placed(None)] * len(args)
+    return [_placed(value, old, job) for value, old in zip(args, before)]
+
+
+def _placed(value: Any, old: _Placed, job: Job) -> _Placed:
+    """Between margins, unless these would fill what no memory is taken for."""
     if not isinstance(value, torch.Tensor) or is_spread(value):
-        return value
+        return _Placed(value)
+    rows = _rows_before(value, job)
     whole = as_given(value) if any(marks(value)) and _interpreted(job) else value
-    return whole if rows else guard.place(whole, device=job.device)
+    if rows:
+        return _Placed(whole, rows)
+    guarded = guard.place_again(whole, old.guarded) if old.guarded else None
+    guarded = guarded or guard.place(whole, device=job.device)
+    return _Placed(guarded.tensor, 0, guarded)
+
+
+def _shared(returned: torch.Tensor, given: list[Any]) -> int:
+    """The position of the argument in whose memory a returned tensor lies, or -1."""
+    address = returned.untyped_storage().data_ptr() if returned.numel() else 0
+    tensors = [(i, value) for i, value in enumerate(given) if isinstance(value, torch.Tensor) and value.numel()]
+    return next((i for i, value in tensors if value.untyped_storage().data_ptr() == address), -1)
 
 
 def _engine(job: Job) -> contextlib.AbstractContextManager:

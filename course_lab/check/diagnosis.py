@@ -64,6 +64,7 @@ class Facts:
 
 COMPLAINT = "Finding"  # the exception by which an exercise's driver complains
 _FEWEST = 3  # numbers that make a factor believable
+_MANY = 4  # cases that pass, for the only one that fails to say something
 _LEAST_SIZE = 8  # smaller ones are sizes by chance
 _MOST_OFFSETS = 1 << 24  # exchanged strides lead as far as the longer side squared
 
@@ -179,6 +180,17 @@ def input_modified(facts: Facts) -> Diagnosis | None:
     return None
 
 
+def input_returned(facts: Facts) -> Diagnosis | None:
+    """What is wrong besides is a consequence: the result lies over an argument, which was left as it is."""
+    for run in facts.failing:
+        changed = [change.position for change in run.modified]
+        for output, position in run.shares:
+            if position in changed:
+                continue
+            return diagnosis("input-returned", output=output_name(run, output), argument=facts.argument(position))
+    return None
+
+
 def result_reused(facts: Facts) -> Diagnosis | None:
     return diagnosis("result-reused") if any(run.seen and run.seen.stale for run in facts.failing) else None
 
@@ -246,7 +258,7 @@ def faults(facts: Facts) -> Diagnosis | None:
         return None
     fault = (stores or seen)[0]
     about = {"program": format_program(fault.program), "tensor": fault.tensor, "line": fault.line}
-    if fault.first_element <= -(1 << 28):
+    if fault.first_element <= -(1 << 28) or (fault.first_element >= 0 and all(map(_is_far, facts.failing))):
         return diagnosis("missing-int64", element=fault.first_element, **about)
     if 0 <= fault.first_element < fault.size:  # illegal only where rows have gaps between them
         return diagnosis("between-rows", **about)
@@ -331,7 +343,7 @@ def unwritten(facts: Facts) -> Diagnosis | None:
             return diagnosis("empty-grid", grid=tuple(run.own_launches[0].grid))
         for number, comparison in enumerate(run.comparisons):
             if run.seen.writers[number] is None:
-                if run.torch_may_finish or comparison.right:
+                if run.driven or run.torch_may_finish or comparison.right:
                     continue
                 return _nothing_stored(run, facts) or diagnosis("output-untouched")
             owners = run.seen.writers[number].numpy()
@@ -533,6 +545,9 @@ def where(facts: Facts) -> str:
     for sentence, holds in _PROPERTIES:
         if all(map(holds, wrong)) and not any(map(holds, right)):
             return sentence
+    names = {run.case.name.removesuffix(", called again") for run in wrong}
+    if len(names) == 1 and len(right) >= _MANY:
+        return f"Only the case “{names.pop()}” fails."
     dtypes, fine = [set().union(*map(_floats, runs)) for runs in (wrong, right)]
     if dtypes and fine and not dtypes & fine:
         return f"Only {' and '.join(sorted(str(d).removeprefix('torch.') for d in dtypes))} fails."
@@ -586,6 +601,7 @@ RULES = (
     died,
     raised,
     no_kernel,
+    input_returned,
     torch_result,
     wrong_form,
     input_modified,

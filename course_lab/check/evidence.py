@@ -6,6 +6,7 @@ For every element that a kernel stores, the last program and line are kept, so t
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,6 +19,7 @@ from course_lab.check.races import Races, Touch
 from gfxlab.engine import hooks
 
 _MAX_FAULTS = 20
+_MAX_FIRSTS = 1024  # programs
 
 
 class Evidence:
@@ -25,20 +27,22 @@ class Evidence:
 
     sources: the file names of the answer and of those it builds on; only kernels defined there are the learner's own.
     faults: the list that `hooks.guard("record")` fills.
+    given: the arguments of the call; those that are tensors are looked for among a launch's.
     """
 
-    def __init__(self, sources: set[str], faults: list[hooks.Fault]) -> None:
+    def __init__(self, sources: set[str], faults: list[hooks.Fault], given: Iterable[Any] = ()) -> None:
         self.launches: list[LaunchSeen] = []
         self.events: dict[Event, int] = {}  # and the number of each
         self.overlap: Overlap | None = None
         self.faults: list[FaultSeen] = []
         self._sources, self._guard_faults, self._faults_seen = sources, faults, 0
+        self._given = {_address(value) for value in given if isinstance(value, torch.Tensor)}
         self._writers: dict[tuple[int, int], np.ndarray] = {}
         self._tensors: dict[str, torch.Tensor] = {}
         self._alive: list[torch.Tensor] = []  # an address must not be used twice
         self._stored: dict[Program, int] = {}
         self._loads: dict[str, list[int]] = {}  # lanes, and different elements
-        self._busy: set[Program] = set()
+        self._busy: dict[Program, int] = {}  # and the first element that each stored
         self._races = Races()
 
     # ---- called by the interpreter
@@ -46,9 +50,10 @@ class Evidence:
     def on_launch(self, launch: hooks.Launch) -> None:
         mine = launch.fn.__code__.co_filename in self._sources
         about = {"constants": _constants(launch.args), "tensors": tuple(launch.tensors)}
+        about["given"] = tuple(name for name, tensor in launch.tensors.items() if _address(tensor) in self._given)
         self.launches.append(LaunchSeen(launch.name, tuple(launch.grid), mine, **about))
         self._tensors, self._stored = launch.tensors, {}
-        self._loads, self._busy, self._races = {}, set(), Races()
+        self._loads, self._busy, self._races = {}, {}, Races()
         self._alive.extend(self._tensors.values())
 
     def on_access(self, access: hooks.Access) -> None:
@@ -70,12 +75,19 @@ class Evidence:
             self.launches[-1],
             twins=self._twins(),
             idle=max(self.launches[-1].programs - len(self._busy), 0),
+            firsts=self._firsts(),
             race=self._races.found(),
             alike=self._races.alike,
             in_place=self._races.in_place,
             loads=tuple(Loads(name, *counts) for name, counts in self._loads.items()),
         )
         self._races = Races()
+
+    def _firsts(self) -> tuple[int, ...]:
+        x, y, z = (*self.launches[-1].grid, 1, 1)[:3]
+        if x * y * z > _MAX_FIRSTS:
+            return ()
+        return tuple(self._busy.get((i, j, k), -1) for k in range(z) for j in range(y) for i in range(x))
 
     def _twins(self) -> tuple[Program, Program] | None:
         """Two programs that stored to the same elements throughout."""
@@ -119,7 +131,7 @@ class Evidence:
         if place.storage not in self._writers:
             self._writers[place.storage] = _owners(place.count)
         owner, where = self._writers[place.storage], place.where
-        self._busy.add(access.program)
+        self._busy.setdefault(access.program, int(access.elements[access.mask][0]))
         touch = Touch(access.program, access.tensor, access.line)
         if access.ordered:
             self._races.atomic(place.storage, where, touch)
@@ -180,6 +192,10 @@ def _index(element: int, tensor: torch.Tensor | None) -> tuple[int, ...]:
         found.append(element // stride)
         element %= stride
     return tuple(found)
+
+
+def _address(tensor: torch.Tensor) -> int:
+    return tensor.untyped_storage().data_ptr()
 
 
 def _constants(args: dict[str, Any]) -> tuple[tuple[str, int | float | bool | str | None], ...]:

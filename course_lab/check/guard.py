@@ -82,6 +82,21 @@ def place(tensor: torch.Tensor, *, device: torch.device | str | None = None, fil
     return Guarded(view.requires_grad_(tensor.requires_grad), buffer)
 
 
+def place_again(tensor: torch.Tensor, before: Guarded) -> Guarded | None:
+    """Put `tensor` where another one lay, margins and all; None where it has another form.
+
+    Whoever kept a result by the address of its input has that address again, with other numbers.
+    """
+    old = before.tensor
+    if tensor.requires_grad or old.requires_grad or tensor.device != old.device:
+        return None
+    if (tensor.dtype, tensor.shape, tensor.stride()) != (old.dtype, old.shape, old.stride()):
+        return None
+    before.buffer.view(_INTEGER[before.buffer.element_size()]).fill_(_poison_bits(before.buffer.dtype))
+    inner = before.buffer[MARGIN : before.buffer.numel() - MARGIN]
+    return Guarded(transport.with_strides(tensor.detach(), tensor.stride(), inner), before.buffer)
+
+
 class Allocations(TorchFunctionMode):
     """While active, `torch.empty`, `zeros_like`, `x.new_full` and their kin return guarded tensors."""
 

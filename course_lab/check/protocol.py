@@ -137,6 +137,8 @@ class LaunchSeen:
     unfilled: lines whose loads left masked lanes without a value.  idle: programs that stored nothing.
     race: the first; alike: elements that several programs stored with one value.  in_place: a program stored an element
     that it, too, had loaded.  constants: arguments that are no tensors, by name.  tensors: the names of the others.
+    given: of these, the ones that lie in the memory of an argument of the entry.  firsts: for each program the first
+    element that it stored, -1 for none; () where there are very many programs.
     """
 
     name: str
@@ -151,6 +153,8 @@ class LaunchSeen:
     loads: tuple[Loads, ...] = ()
     constants: tuple[tuple[str, int | float | bool | str | None], ...] = ()
     tensors: tuple[str, ...] = ()
+    given: tuple[str, ...] = ()
+    firsts: tuple[int, ...] = ()
 
     @property
     def programs(self) -> int:
@@ -220,7 +224,8 @@ class Seen:
     returned: in words.  outputs: the tensors returned, then the arguments that were to be written.  writers: for each
     output the number of the event that stored each element last (-1: none), None when no kernel wrote to it.
     wrong: what the simulator found dubious, in sentences.  damaged: memory beside a tensor was overwritten.
-    stale: this call changed what the call before had returned.
+    stale: this call changed what the call before had returned.  shares: for each returned tensor the position of the
+    argument in whose memory it lies, or -1.
     """
 
     problem: Problem | None = None
@@ -235,6 +240,7 @@ class Seen:
     damaged: bool = False
     stale: bool = False
     modified: tuple[Change, ...] = ()
+    shares: tuple[int, ...] = ()
 
 
 def wire(value: Any) -> Any:

@@ -26,6 +26,8 @@ SENTENCES = {
     "not-always-launched": "In this case none of your kernels was launched. Which condition stands before the launch?",
     "result-reused": "This call changed what the call before had returned. Each result needs memory of its own: "
     "where is the output allocated, and how often?",
+    "input-returned": "{output} lies in the memory of the argument {argument}: who changes one changes both. "
+    "The text asks for a new tensor. Where is it allocated?",
     "too-many-launches": "{got} kernels were launched for one call, and {allowed} must do. What can share one pass?",
     "wrong-type": "{entry} must return {wanted}, and it returned {got}.",
     "wrong-shape": "{output} must have the shape {wanted}, and it has {got}.",

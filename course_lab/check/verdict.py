@@ -167,6 +167,12 @@ class CaseRun:
         return [m for m in self.seen.modified if m.position not in self.inplace] if self.seen else []
 
     @property
+    def shares(self) -> list[tuple[int, int]]:
+        """(output, argument): what was returned is no tensor of its own, but lies in the memory of an argument."""
+        pairs = enumerate(self.seen.shares) if self.seen and not self.driven else ()
+        return [(output, position) for output, position in pairs if position >= 0]
+
+    @property
     def needs_kernel(self) -> bool:
         """There is something to compute: not every expected output is empty."""
         return self.engine == "interpreter" and not self.driven and any(e.numel() for e in self.expected)
@@ -200,6 +206,8 @@ class CaseRun:
     @property
     def passed(self) -> bool:
         if not self.values_right or self.seen.faults or self.seen.damaged or self.seen.stale or self.modified:
+            return False
+        if self.shares:
             return False
         if self.needs_kernel and (not self.own_launches or self.made_by_torch):
             return False

@@ -42,6 +42,10 @@ def _some_zeros(generator: Generator) -> tuple:
     return x, y, alpha
 
 
+def _two_with_zeros(generator: Generator) -> tuple:
+    return _some_zeros(generator)[:2]
+
+
 def _cancelling(generator: Generator) -> tuple:
     """bfloat16 vectors with y close to -alpha x, so that the lost bits of a rounded product are all there is."""
     x = _random(700, generator=generator)
@@ -192,6 +196,8 @@ _SCALE_AND_ADD = Exercise(
         Case("one element", _scaled(1, alpha=3.0), **_ONCE),
         Case("two dimensions", _scaled(5, 576, alpha=0.1), **_ONCE),
         Case("bfloat16", _scaled(576, alpha=1.5, dtype=torch.bfloat16), **_ONCE),
+        Case("alpha is 0", _scaled(300, alpha=0.0), **_ONCE),
+        Case("alpha is 1, rounded once", _scaled(300, alpha=1.0, dtype=torch.bfloat16), **_ONCE),
         Case("zeros among them", _some_zeros, **_ONCE),
         Case(
             "bfloat16, y nearly cancels alpha * x",
@@ -231,6 +237,7 @@ _ADD = Exercise(
         Case("one element", _two(1), **_EXACT),
         Case("bfloat16", _two(7, 83, dtype=torch.bfloat16), **_EXACT),
         Case("float16, three dimensions", _two(2, 3, 100, dtype=torch.float16), **_EXACT),
+        Case("zeros among them", _two_with_zeros, **_EXACT),
     ),
     hints=(
         "Program 3 of a grid with blocks of 1024: which elements are its own? If there are 4000 elements in all, "
@@ -250,6 +257,13 @@ _ADD = Exercise(
     ),
 )
 
+
+def _copied_by_the_kernel(args: tuple, launches: tuple) -> str:
+    if any(launch.given for launch in launches):
+        return ""
+    return "The kernel copied a copy: PyTorch had made `x` contiguous before. The kernel is to walk `x` by its strides."
+
+
 _COPY = Exercise(
     number="1.3",
     title="Copy any 2-D view",
@@ -258,6 +272,7 @@ _COPY = Exercise(
     entry="copy",
     contiguous=True,
     reference=own.copy,
+    demand=_copied_by_the_kernel,
     no_idle=True,
     cases=(
         Case("contiguous", _view(16, 256, lambda x: x), **_EXACT, again=True),

@@ -57,6 +57,7 @@ STEPS = (
         case("576 columns", (4, 576)),
         case("every element below zero", _negative),
         case("one column", (9, 1)),
+        case("elements around -20,000", lambda g: torch.randn(3, 70, generator=g) - 2e4),
         hints=(
             "The row has 100 elements and the block 128. What do the other 28 lanes hold when the maximum is taken?",
             "They must hold the identity of a maximum: what no element is below.",

@@ -18,6 +18,9 @@ _ONCE = in_float32(size=40.0)
 # A scale has no sum and no cancellation, and a quotient by it is rounded to 8 bits.
 _SCALED = each(in_float32(size=1.0), in_float32())
 
+# Far below zero SiLU is nearly 0, and exp is not: its exponent is rounded, by a part of it.
+_SMALL = {"atol": 0.0, "rtol": 2e-5, "why": "an exponent of 60, times log2(e) and rounded, makes a factor of 1 + 4e-6"}
+
 _LARGEST = 448.0  # of float8_e4m3fn
 
 Make = Callable[[Generator], tuple]
@@ -52,6 +55,10 @@ def _large_gates(*rest) -> Make:
         return torch.cat([gate, _rows(2, 101, generator)], dim=1), *rest
 
     return make
+
+
+def _negative_gates(generator: Generator) -> tuple:
+    return (torch.cat([torch.linspace(-60, -5, 90).expand(2, 90), 1 + torch.rand(2, 90, generator=generator)], dim=1),)
 
 
 def _matrix(m: int, n: int, **kind) -> Make:
@@ -231,6 +238,7 @@ _SILU = Exercise(
         Case("float16, values around 1000", _vector(300, dtype=torch.float16, scale=1000.0), **_ONCE),
         Case("bfloat16", _vector(777, dtype=torch.bfloat16), **_ONCE),
         Case("one more than a block", _vector(257, scale=5.0), **_ONCE),
+        Case("values from -60 to -5, results nearly 0", lambda generator: (torch.linspace(-60, -5, 200),), **_SMALL),
     ),
     hints=(
         "Which lanes may load and store? And for which x does `exp` of your exponent leave the range of float32?",
@@ -261,6 +269,7 @@ _SWIGLU = Exercise(
         Case("float16", _halves(3, 300, dtype=torch.float16), **_ONCE),
         Case("bfloat16", _halves(3, 576, dtype=torch.bfloat16), **_ONCE),
         Case("one more than a power of two", _halves(2, 2049), **_ONCE),
+        Case("gates from -60 to -5, results nearly 0", _negative_gates, **_SMALL),
         Case("rows 2^30 elements apart", _far(_halves(3, 20, dtype=torch.bfloat16)), **_ONCE),
     ),
     hints=(
@@ -434,6 +443,7 @@ _QUANT = Exercise(
         Case("magnitudes around 1e-10", _near_the_floor, **_SCALED),
         Case("the largest magnitude is negative, by a hundredth", _largest_is_negative, **_SCALED),
         Case("one more than a power of two", _matrix(2, 1025, scale=0.03), **_SCALED),
+        Case("70 rows", _matrix(70, 3, scale=10.0), **_SCALED),
         Case("40,000 columns", _matrix(1, 40_000, scale=0.03), **_SCALED),
         Case("rows 2^30 elements apart", _far(_matrix(3, 40, dtype=torch.bfloat16)), **_SCALED),
     ),

@@ -334,6 +334,28 @@ def _only_tiles(**parts: bool) -> Callable[..., Tensor]:
     return formula
 
 
+def _order_kept(args: tuple, launches: tuple, xcds: int = 8, group: int = 4) -> str:
+    """The programs of a die, whose numbers are 8 apart, take tiles that follow each other in bands of four rows."""
+    n = args[1].shape[1]
+    tiles_m, tiles_n = -(-args[0].shape[0] // 16), -(-n // 16)
+    firsts = launches[0].firsts if len(launches) == 1 else ()
+    if len(firsts) != tiles_m * tiles_n or len(firsts) < 2 * xcds or min(firsts) < 0:
+        return ""
+    places = [_in_bands(first // n // 16, first % n // 16, tiles_m, tiles_n, group) for first in firsts]
+    for die in range(xcds):
+        taken = sorted(places[die::xcds])
+        if taken[-1] - taken[0] >= len(taken):
+            pair = f"{die} and {die + xcds}"
+            return f"Programs {pair} run on one die, and their tiles are no neighbours: the order was to be kept."
+    return ""
+
+
+def _in_bands(row: int, column: int, tiles_m: int, tiles_n: int, group: int) -> int:
+    """The place of a tile where tiles are counted in bands, column by column."""
+    first = row // group * group
+    return first * tiles_n + column * min(group, tiles_m - first) + row - first
+
+
 _SHORT_REMAP = (
     "Some dies get one program more than others, and their last tile is taken by the next die as well. Where "
 )
@@ -351,6 +373,7 @@ _ORDER = Exercise(
     reference=reference.matmul,
     exact=widened(reference.matmul),
     kind="repair",
+    demand=_order_kept,
     no_idle=True,
     cases=(
         Case("like its own test: 8 rows of 4 tiles", _product(128, 64, 32), **_ONCE),

@@ -71,6 +71,18 @@ def _rows_without(m: int, n: int, *without: tuple[int, slice], mean: float = 0.0
     return make
 
 
+def _single(generator: Generator) -> tuple:
+    """Rows of one element, whose log-sum-exp is that element."""
+    return (torch.tensor([[0.0], [0.01], [-0.25]]),)
+
+
+def _lowest(generator: Generator) -> tuple:
+    """Two rows below anything that might stand in for -inf, the second after a block of -inf."""
+    x = torch.full((2, 100), -3.4e38)
+    x[1, :64] = -_INF
+    return (x,)
+
+
 def _rising(m: int, n: int, order: int) -> Make:
     """Rows that rise from left to right (order 1), or fall (-1), by 20 in all."""
 
@@ -446,7 +458,7 @@ _SOFTMAX = Exercise(
     cases=(
         Case("power-of-two width", _rows(4, 64), **_ROW, again=True),
         Case("width 37", _rows(5, 37), **_ROW),
-        Case("one column", _rows(3, 1), **_ROW),
+        Case("one column", _rows(3, 1), **in_float32()),
         Case("elements around -20", _rows(3, 100, mean=-20.0), **_ROW),
         Case("elements around 200", _rows(3, 100, mean=200.0), **_ROW),
         Case("some elements -inf", _rows_without(3, 50, (0, slice(0, 20)), (1, slice(30, 50))), **_ROW),
@@ -455,6 +467,7 @@ _SOFTMAX = Exercise(
         Case("bfloat16", _rows(3, 200, dtype=torch.bfloat16, scale=3.0), **_ROW),
         Case("elements around -300, one more than a power of two", _rows(2, 1025, mean=-300.0), **_LONG_ROW),
         Case("elements around -20000", _rows(3, 70, mean=-2e4), **_ROW),
+        Case("70 rows", _rows(70, 3), **_ROW),
         Case("40,000 columns", _rows(1, 40_000), **in_float32(40_000)),
         Case("rows 2^30 elements apart", _far(_rows(3, 40, dtype=torch.bfloat16)), **_ROW),
     ),
@@ -521,6 +534,9 @@ _LOGSUMEXP = Exercise(
         Case("elements around -20000, one more than two blocks", _rows(3, 129, mean=-2e4), **_LSE),
         Case("float16, elements around -200, cut short", _rows(3, 90, mean=-200.0, dtype=torch.float16), **_LSE),
         Case("one more than two blocks", _rows(3, 129), **_LSE),
+        Case("70 rows", _rows(70, 3), **_LSE),
+        Case("one element, 0 and others", _single, **in_float32(size=0.1)),
+        Case("rows below -1e30", _lowest, **_LSE),
         Case("rows 2^30 elements apart", _far(_rows(3, 70, dtype=torch.float16)), **_LSE),
     ),
     hints=(

@@ -586,6 +586,7 @@ _MERGE = Exercise(
     cases=(
         Case("four parts of 64", _merge(6, 4, 64), **_ATTENTION, again=True),
         Case("one part", _merge(3, 1, 32), **_ATTENTION),
+        Case("70 rows", _merge(70, 2, 8), **_ATTENTION),
         Case("five parts of 80", _merge(4, 5, 80), **_ATTENTION),
         Case("parts without a token", _merge(3, 4, 16, empty=2), **_ATTENTION),
         Case("a row without any token", _merge(2, 3, 16, empty=3), **_ATTENTION),

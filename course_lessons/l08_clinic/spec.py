@@ -118,6 +118,13 @@ def _very_low(g: Generator) -> tuple[Tensor]:
     return (torch.randn((2, 130), generator=g) - 3e6,)
 
 
+def _lowest(g: Generator) -> tuple[Tensor]:
+    """Two rows below anything that might stand in for -inf, the second after a block of -inf."""
+    x = torch.full((2, 100), -3.4e38)
+    x[1, :64] = -INF
+    return (x,)
+
+
 LSE = Exercise(
     number="8.2",
     title="NaN for padded prompts",
@@ -133,6 +140,7 @@ LSE = Exercise(
         _case("masked in the middle", _masked(2, 300, (0, 60, 200))),
         _case("only the last column counts", _masked(1, 193, (0, 0, 192))),
         _case("large and small scores", _randn(3, 90, of=200.0), 1e-3),
+        _case("scores below -1e30", _lowest),
         Case("very low scores", _very_low, 1.0, 0.0, why="a stand-in for -inf is not far enough away"),
     ),
     suspects=(
@@ -688,6 +696,7 @@ ARGMAX = Exercise(
         _case("across the border", _shard(8, 32_768, 65_532), **EXACT),
         _case("the first rows", _shard(4, 100, 0), **EXACT),
         _case("past the second border", _shard(2, 16_384, 300_000), **EXACT),
+        _case("an odd width, far down", _shard(3, 4099, 900_001), **EXACT),
     ),
     suspects=(
         Suspect(

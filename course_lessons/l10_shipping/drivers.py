@@ -459,24 +459,30 @@ def implementation(code, entry):
 # ---- a benchmark ---------------------------------------------------------------------------------------------------
 
 
+_FEWEST_RUNS = 4  # one to compile, three for a middle one
+
+
 class PretendedGpu:
     """A GPU that is a clock and nothing else, so that a benchmark can be judged without one. Times in milliseconds.
 
     A call of `kernel(size)` puts work into a queue and returns at once. The first call with a size compiles. A kernel
-    whose data the cache still holds takes a third of the time. Every fifth run something else runs beside it.
+    whose data the cache still holds takes a third of the time. Every fifth run something else runs beside it, and no
+    two runs take equally long: of any few in a row the median is nearly the same, and the fastest is not.
     """
 
     COMPILE, LAUNCH, WARM, FLUSH, DISTURBED = 350.0, 0.004, 1 / 3, 0.4, 6.0
+    SPREAD = 0.06  # between the fastest and the slowest undisturbed run
+    MIDDLE = 0.625  # of the undisturbed runs are faster than the median of all: a fifth is slower than any of them
 
     def __init__(self, seed):
         self._now, self._busy_until = 0.0, 0.0
         self._compiled, self._cached, self._runs = set(), None, 0
-        self._random = random.Random(seed)
+        self._first = random.Random(seed).random()
         self.calls = {}
 
     @staticmethod
     def cold(size):
-        """What one run with a cold cache takes: a launch's fixed part, and the bytes at 4 TB/s."""
+        """What the median run with a cold cache takes: a launch's fixed part, and the bytes at 4 TB/s."""
         return 0.003 + 8 * size / 4e9
 
     def kernel(self, size):
@@ -485,8 +491,8 @@ class PretendedGpu:
             self._compiled.add(size)
             self._now += self.COMPILE
         took = self.cold(size) * (self.WARM if self._cached == size else 1.0)
-        took *= 1 + 0.01 * self._random.random()
         self._runs += 1
+        took *= 1 + self.SPREAD * ((self._first + self._runs * 0.6180339887) % 1.0 - self.MIDDLE)
         if self._runs % 5 == 0:
             took *= self.DISTURBED
         self._now += self.LAUNCH
@@ -523,6 +529,10 @@ def benchmarks(names):
             raise Finding(
                 "wrong-type", f"`benchmark` returns a dict of milliseconds by size, not {type(told).__name__}."
             )
+        once = [size for size in sizes if size in told and gpu.calls.get(size, 0) < _FEWEST_RUNS]
+        if once:
+            runs = gpu.calls.get(once[0], 0)
+            raise Finding("too-few-runs", f"Size {once[0]} ran {runs} times, the first to compile: that has no median.")
         return torch.tensor([float(told.get(size, math.nan)) for size in sizes])
 
     return run

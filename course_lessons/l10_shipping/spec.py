@@ -483,7 +483,7 @@ _BENCHMARK = Exercise(
     cases=(
         _case("one size", 1, 1 << 24, atol=0.006, rtol=0.02, why="a launch's own time, and one part in a hundred"),
         _case("three sizes", 2, 1 << 22, 1 << 25, 1 << 20, atol=0.006, rtol=0.02),
-        _case("large tensors", 3, 1 << 28, 3 << 26, atol=0.006, rtol=0.02),
+        _case("large tensors", 3, 1 << 28, 3 << 26, atol=0.006, rtol=0.012),
         _case("small tensors", 4, 4096, 1 << 16, 1 << 18, atol=0.006, rtol=0.02),
     ),
     hints=(
@@ -510,6 +510,11 @@ _BENCHMARK = Exercise(
         ),
         Suspect(
             "mean-not-median", "Disturbed runs pull the figure up. Which average do they not move?", own.mean_of_runs
+        ),
+        Suspect(
+            "minimum-not-median",
+            "Each figure is a few percent too small: it is the fastest run. The median is asked for, the middle one.",
+            own.fastest_of_runs,
         ),
         Suspect("one-size", "Some sizes are missing. A kernel has no one speed.", own.only_last),
     ),

@@ -78,6 +78,7 @@ STEPS = (
             case("no multiple of the block", (1000,)),
             case("one element", (1,)),
             case("one block", (256,)),
+            case("a block and a half", (384,)),
             hints=(
                 "A heuristic is a function of the launch's arguments. Which two say whether the last block is full?",
                 'Its argument is a dict: `args["n"]`, `args["BLOCK"]`. EVEN is a constant, so `if EVEN:` is '

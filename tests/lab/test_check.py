@@ -318,6 +318,17 @@ def test_a_second_call_has_other_numbers_and_leaves_the_first_result():
         ("    return y\n", "    KEPT[len(x)] = y\n    return y\n"),
     )
     assert not grade(twice, stale.replace("return KEPT[len(x)]\n    return y", "return y")).passed
+    by_address = stale.replace("len(x)", "x.data_ptr()")
+    assert grade(twice, by_address).diagnosis.code == "not-always-launched", "the second call has the same memory"
+
+
+def test_a_result_in_the_memory_of_an_argument_is_no_new_tensor():
+    alias = edited(("    return y\n", "    x[:] = y\n    return x\n"))
+    assert not grade(DOUBLE, alias).passed
+    one = replace(DOUBLE, reference=lambda x: x * 1.0)
+    kept = edited(("x * 2", "x"), ("    return y\n", "    return x.view(-1)\n"))
+    report = grade(one, kept)
+    assert report.diagnosis.code == "input-returned" and "argument x" in report.diagnosis.sentence
 
 
 def test_each_output_may_have_a_tolerance_of_its_own():
