@@ -37,4 +37,8 @@ FOUND = {
     "own-mutant-survives": ("One of your own mutants passes your tests.", _TESTS),
     "rejects-a-right-kernel": ("A right kernel fails the tests.", _TESTS),
     "too-few-mutants": ("There are fewer mutants than asked for.", _TESTS),
+    "too-few-runs": (
+        "A kernel was timed once or twice, and a median of that is none.",
+        "10_shipping#Honest benchmarks",
+    ),
 }
