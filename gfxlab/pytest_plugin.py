@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from gfxlab.simulator.show.run import Run
 
 _PRETENCE = pytest.StashKey["_Pretence"]()
+_COUNTED = "gfxlab"  # the key under which a process of pytest-xdist hands its counts on
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -34,6 +35,21 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
 def pytest_unconfigure(config: pytest.Config) -> None:
     if pretence := config.stash.get(_PRETENCE, None):
         pretence.leave()
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """In a process of pytest-xdist: its counts go to the one that reports."""
+    pretence, output = session.config.stash.get(_PRETENCE, None), getattr(session.config, "workeroutput", None)
+    if pretence and output is not None:
+        output[_COUNTED] = [dict(pretence.launches), pretence.instructions, pretence.hazards]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """A process of pytest-xdist has ended."""
+    pretence, counted = node.config.stash.get(_PRETENCE, None), getattr(node, "workeroutput", {}).get(_COUNTED)
+    if pretence and counted:
+        pretence.add(*counted)
 
 
 def pytest_report_header(config: pytest.Config) -> str | None:
@@ -68,10 +84,14 @@ class _Pretence:
     def _seen(self, run: Run) -> None:
         from gfxlab.pretended.gpu import warn
 
-        self.launches[run.compiled.name] += 1
-        self.instructions += run.instructions
-        self.hazards += len(run.wrong)
+        self.add({run.compiled.name: 1}, run.instructions, len(run.wrong))
         warn(run)
+
+    def add(self, launches: dict[str, int], instructions: int, hazards: int) -> None:
+        """Count launches, by kernel."""
+        self.launches.update(launches)
+        self.instructions += instructions
+        self.hazards += hazards
 
     def leave(self) -> None:
         self._open.close()

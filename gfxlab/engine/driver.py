@@ -108,7 +108,7 @@ def _untimed(call: Callable[[], Any], quantiles: list[float] | None = None, **op
 
 
 class Device(int):
-    """Device 0; as a key of Triton's caches (`kernel.device_caches`) another one for each architecture."""
+    """Device 0; in Triton's caches (`kernel.device_caches`) a key for each architecture, which a plain 0 finds."""
 
     def __new__(cls, arch: str) -> Device:
         made = super().__new__(cls, 0)
@@ -119,7 +119,7 @@ class Device(int):
         return self.arch == other.arch if isinstance(other, Device) else int(self) == other
 
     def __hash__(self) -> int:
-        return hash(self.arch)
+        return hash(0)
 
 
 class _Utilities:

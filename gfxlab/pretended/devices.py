@@ -13,7 +13,7 @@ import torch
 
 from gfxlab import hardware
 from gfxlab.engine.driver import Device, capability
-from gfxlab.pretended import absent, dispatch, generators, memory, pinned, streams, typed
+from gfxlab.pretended import absent, dispatch, generators, memory, pinned, streams, typed, watching
 from gfxlab.pretended.attaching import attached, index
 
 _ROCM = "7.2"
@@ -52,6 +52,7 @@ def _answers(arch: str) -> list[tuple[Any, str, Any]]:
     for part in (torch.cuda.memory, torch.cuda.random):
         answers += [(part, name, answer) for name, answer in cuda.items() if name in vars(part)]
     answers += [(torch.accelerator, name, answer) for name, answer in _accelerator(arch).items()]
+    answers += watching.answers()
     answers += [(torch.cuda.nvtx, name, lambda *args, **kwargs: None) for name in ("range_push", "range_pop", "mark")]
     answers += [
         (torch.version, "hip", torch.version.hip or _ROCM),
@@ -59,6 +60,7 @@ def _answers(arch: str) -> list[tuple[Any, str, Any]]:
         (torch, "compile", _eager),
         (torch.storage, "_to", memory.moved),
         (torch.UntypedStorage, "__new__", staticmethod(memory.made_storage)),
+        (torch.UntypedStorage, "_share_cuda_", absent.refusing("a tensor of the device sent to another process")),
         (torch.Tensor, "pin_memory", pinned.pin),
         (torch.Tensor, "is_pinned", pinned.is_pinned),
         (torch.Tensor, "record_stream", lambda tensor, stream: None),
@@ -192,7 +194,11 @@ def _streams() -> dict[str, Any]:
 
 
 def _accelerator(arch: str) -> dict[str, Any]:
+    of_cuda = _memory(arch)
     return {
+        **{name: of_cuda[name] for name in torch.accelerator.memory.__all__ if name in of_cuda},
+        "get_memory_info": of_cuda["mem_get_info"],
+        "empty_host_cache": lambda: None,
         "is_available": lambda: True,
         "device_count": lambda: 1,
         "synchronize": lambda device=None: None,

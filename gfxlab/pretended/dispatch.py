@@ -30,6 +30,7 @@ _MIXED |= {
     "aten::repeat_interleave",
     "aten::_to_copy",
 }
+_INDEXED = {f"aten::{name}" for name in ("index", "index_put", "index_put_", "_unsafe_index", "_unsafe_index_put")}
 _SIZES_STAY = {"aten::_pack_padded_sequence"}  # its second result is on the CPU on a card, too
 _EMPTY = {f"aten::{name}" for name in ("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided")}
 _MUCH = 1 << 14  # elements of an argument
@@ -142,14 +143,21 @@ class _Call:
             raise RuntimeError(
                 f"HIP error: invalid device ordinal: {device}; the pretended machine has one GPU, cuda:0"
             )
+        if self.name in _INDEXED:
+            self._check_indexed()
         if self.name in _MIXED:
             return
         for tensor in _tensors(self.given.values()):
             if not tensor.is_cuda and tensor.dim() and tensor.device.type != "meta":
-                raise RuntimeError(
-                    "Expected all tensors to be on the same device, but found at least two devices, cuda:0 and "
-                    f"{tensor.device}! ({self.name})"
-                )
+                raise RuntimeError(_two_devices(tensor.device, self.name))
+
+    def _check_indexed(self) -> None:
+        """A CPU tensor takes no index of the device, and the device's takes values of its own, or one number."""
+        if not self.given["self"].is_cuda:
+            raise RuntimeError("indices should be either on cpu or on the same device as the indexed tensor (cpu)")
+        values = self.given.get("values")
+        if values is not None and not values.is_cuda and values.dim():
+            raise RuntimeError(_two_devices(values.device, self.name))
 
     def run(self, out: Callable[[torch.Tensor], torch.Tensor]) -> Any:
         """Run on the CPU; `out` gives the CPU's tensor for one that the operation only writes."""
@@ -218,6 +226,12 @@ class _Call:
         kwargs |= {"device": torch.device("meta")} if "device" in kwargs else {}
         result = self.op(*meta, **kwargs)
         return _map(result, lambda tensor: memory.lend(torch.empty_like(tensor, device="cpu")))
+
+
+def _two_devices(other: torch.device, name: str) -> str:
+    return (
+        f"Expected all tensors to be on the same device, but found at least two devices, cuda:0 and {other}! ({name})"
+    )
 
 
 def _in_float(op: Any, args: list, kwargs: dict[str, Any]) -> Any:

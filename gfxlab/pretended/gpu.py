@@ -16,7 +16,8 @@ from gfxlab.bound import Launch, Value
 from gfxlab.code.compiler import Compiled
 from gfxlab.engine import driver, dual_mode
 from gfxlab.engine.target import Target, simulating
-from gfxlab.pretended import counting, libraries, measuring, profiling, tuning
+from gfxlab.pretended import counting, libraries, measuring, profiling, spawned, tuning
+from gfxlab.pretended.attaching import CannotPretend
 from gfxlab.pretended.devices import present
 from gfxlab.pretended.given import on_host
 from gfxlab.pretended.memory import around
@@ -27,6 +28,7 @@ from gfxlab.simulator.show.run import Run
 Execute = Callable[..., Run]
 _launch: ContextVar[Launch | None] = ContextVar("launch", default=None)
 MAX_SECONDS = 120.0  # a loop that goes on for so long without a wave's ending is given up
+_for_good = contextlib.ExitStack()
 _TIMERS = ("do_bench", "do_bench_cudagraph", "do_bench_proton")
 
 
@@ -85,15 +87,21 @@ def pretend(
 
     with (
         dual_mode.cpu_launches_by(_bound(arch, run)) if cpu_tensors else dual_mode.launches_by_triton(),
-        driver.active(driver.Driver(arch, _loaded(run))),
+        driver.active(driver.Driver(arch, _loaded(arch, run))),
         present(arch),
         simulating(target),
         tuning.by_count(arch),
         libraries.lent(),
         profiling.recorded(arch),
+        spawned.children(begin, arch),
         _untimed(),
     ):
         yield target
+
+
+def begin(arch: str) -> None:
+    """Pretend for the rest of the process: what a process does that another one's script has spawned."""
+    _for_good.enter_context(pretend(arch))
 
 
 def launch_in_work() -> Launch | None:
@@ -101,10 +109,12 @@ def launch_in_work() -> Launch | None:
     return _launch.get()
 
 
-def _loaded(run: Callable[..., None]) -> driver.Run:
+def _loaded(arch: str, run: Callable[..., None]) -> driver.Run:
     """For Triton's driver: the kernel as it was loaded, and what the launch is given."""
 
     def launch(loaded: driver.Loaded, grid: tuple[int, int, int], values: list[Value], given: dict[str, Any]) -> None:
+        if loaded.arch != arch:  # a cache that was asked for by hand under another architecture
+            raise CannotPretend(f"{loaded.name} was compiled for {loaded.arch}, not {arch}: clear its device_caches")
         options = {"num_warps": loaded.num_warps, "num_stages": loaded.num_stages}
         run(Launch(loaded.kernel, (), {**given, **options}, given, grid), _compiled(loaded), on_host(values))
 

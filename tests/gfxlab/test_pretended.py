@@ -340,6 +340,40 @@ def test_gradients_of_a_norm_are_summed_in_32_bits_as_on_a_card(gpu):
     torch.testing.assert_close(weight.grad.float(), (dy.float() * normal).sum(0), rtol=1e-3, atol=0.05)
 
 
+def test_indices_and_values_of_the_wrong_device_are_refused_as_on_a_card(gpu):
+    x, here = torch.ones(3, device="cuda"), torch.ones(3)
+    with pytest.raises(RuntimeError, match=r"indices should be either on cpu or on the same device .*\(cpu\)"):
+        here[torch.tensor([0], device="cuda")]
+    with pytest.raises(RuntimeError, match="same device"):
+        x[x > 0] = here
+    x[torch.tensor([0, 1])] = torch.tensor(4.0)  # the CPU's indices and single numbers are moved
+    assert x.tolist() == [4, 4, 1]
+
+
+def test_the_profiler_tells_of_the_cpu_and_is_quiet_about_the_device(gpu, capfd):
+    both = [torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA]
+    x = torch.ones(3, device="cuda")
+    with torch.profiler.profile(activities=both) as seen, torch.autograd.profiler.emit_nvtx():
+        x + 1
+    assert "aten::add" in {event.name for event in seen.events()}
+    assert "Failed to record" not in capfd.readouterr().err
+    assert torch.accelerator.memory_allocated() == torch.cuda.memory_allocated() > 0
+
+
+def test_a_spawned_process_has_the_gpu_too(tmp_path):
+    code = "import torch, multiprocessing\ndef work():\n    print(torch.cuda.get_device_name(), torch.ones(1).cuda())\n"
+    code += "if __name__ == '__main__':\n    p = multiprocessing.get_context('spawn').Process(target=work)\n"
+    (tmp_path / "script.py").write_text(code + "    p.start(), p.join()\n    raise SystemExit(p.exitcode)\n")
+    command = [sys.executable, "-m", "gfxlab", "run", "--arch", "gfx1100", "script.py"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 0 and "RX 7900 XTX tensor([1.], device='cuda:0')" in done.stdout, done.stderr
+
+
+def test_a_kernel_finds_its_cache_by_the_number_of_the_device(gpu):
+    _doubled(torch.ones(5, device="cuda"))
+    assert len(double_kernel.fn.device_caches[torch.cuda.current_device()][0]) > 0
+
+
 def test_nothing_is_timed_but_counted(gpu, capsys):
     x = torch.ones(64 * 100, device="cuda")
     time = triton.testing.do_bench(lambda: double_kernel.fn[(100,)](x, x, x.numel(), BLOCK=64))
@@ -434,6 +468,20 @@ def test_it():
 """
 
 
+LAUNCHING = """
+import torch, triton, triton.language as tl
+
+@triton.jit
+def one_kernel(x_ptr):
+    tl.store(x_ptr, 1.0)
+
+def test_one():
+    x = torch.zeros(1, device="cuda")
+    one_kernel[(1,)](x)
+    assert x.item() == 1
+"""
+
+
 def test_a_suite_runs_on_the_gpu_that_pytest_is_given(tmp_path, monkeypatch):
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # others' plugins take seconds to load
     (tmp_path / "test_suite.py").write_text(SUITE)
@@ -450,6 +498,10 @@ def test_a_suite_runs_on_the_gpu_that_pytest_is_given(tmp_path, monkeypatch):
     ]
     done = subprocess.run([*command, "--gfx-arch", "gfx1201"], capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == 0 and "gfx1201) pretended: no launches" in done.stdout, done.stdout
+    xdist = ["-p", "xdist", "-n", "1"]
+    (tmp_path / "test_suite.py").write_text(LAUNCHING)
+    done = subprocess.run([*command, *xdist, "--gfx-arch", "gfx942"], capture_output=True, text=True, cwd=tmp_path)
+    assert "gfx942) pretended: 1 launch of 1 kernel" in done.stdout, done.stdout  # counted by a process of pytest-xdist
     done = subprocess.run([*command, "--gfx-arch", "gfx1"], capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == 4 and "--gfx-arch gfx1 is unknown" in done.stderr
 
