@@ -23,6 +23,8 @@ import tempfile
 import time
 from pathlib import Path
 
+import rooms
+
 ROOT = Path(__file__).resolve().parents[1]
 STORED = ROOT / "workshop" / "load.json"
 PAGE = ROOT / "workshop" / "README.md"
@@ -65,6 +67,7 @@ def main() -> None:
     parser.add_argument("--store", action="store_true", help="write load.json and the table of the guide")
     parser.add_argument("--no-servers", action="store_true", help="kernels alone, without their JupyterLab servers")
     options = parser.parse_args()
+    rooms.no_huge_pages()  # as the hub's spawner does
     with tempfile.TemporaryDirectory(prefix="course-load-") as folder:
         os.environ |= {"COURSE_LOAD": folder, "OMP_NUM_THREADS": "1"}
         result = measure(options.learners, Path(folder), servers=not options.no_servers)
@@ -90,6 +93,8 @@ def measure(count: int, folder: Path, servers: bool) -> dict:
         for pipe in pipes:
             pipe.recv()
         time.sleep(5)  # the fork servers import behind them
+        if gone := [lab.args for lab in labs if lab.poll() is not None]:
+            raise SystemExit(f"{len(gone)} of {count} JupyterLab servers ended: does `{' '.join(gone[0])}` run?")
         memory = {"idle": pss([person.pid for person in people]), "servers": pss([lab.pid for lab in labs])}
         runs = [checked("no queue", pipes, None), checked("queue, two at a time", pipes, folder / "queue")]
         memory["after the checks"] = pss([person.pid for person in people])
@@ -98,7 +103,10 @@ def measure(count: int, folder: Path, servers: bool) -> dict:
             pipe.send("go home")
         for one in [*people, *labs]:
             one.terminate()
-    about = {"machine": f"{platform.machine()}, {os.cpu_count()} cores", "load before": round(os.getloadavg()[2], 1)}
+    about = {
+        "machine": f"{platform.machine()}, {len(os.sched_getaffinity(0))} cores",
+        "load before": round(os.getloadavg()[2], 1),
+    }
     return {"learners": count, "exercise": EXERCISE, "memory": memory, "runs": runs, **about}
 
 

@@ -33,7 +33,7 @@ _TEMPLATE = """\
 :root { --jp-code-font-size: 15px; --r-heading-text-transform: none; }
 .reveal .slides { text-align: left; }
 .reveal h1 { font-size: 1.7em; } .reveal h2 { font-size: 1.3em; } .reveal h3 { font-size: 1.1em; }
-.reveal h1, .reveal h2, .reveal h3 { text-transform: none; }
+.reveal h1, .reveal h2, .reveal h3, .reveal h4 { text-transform: none; }
 .reveal pre { width: 100%; box-shadow: none; font-size: 1em; }
 .jp-RenderedHTMLCommon td, .jp-RenderedHTMLCommon th { font-size: 16px; }
 </style>
