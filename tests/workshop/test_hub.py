@@ -119,6 +119,10 @@ def test_each_server_is_its_own_account_within_limits(alice, bob):
     assert [name for name, _ in names] == ["alice", "bob"] and len({uid for _, uid in names} - {"0"}) == 2
     limits = alice.run("import resource as r; print(r.getrlimit(r.RLIMIT_NPROC), r.getrlimit(r.RLIMIT_CORE))")
     assert limits.strip() == "(400, 400) (0, 0)"
+    assert alice.run("print([l.split()[1] for l in open('/proc/self/status') if 'THP' in l])").strip() in (
+        "['0']",
+        "[]",
+    )
     group = alice.run("print(open('/proc/self/cgroup').read())")
     data = alice.run("print(r.getrlimit(r.RLIMIT_DATA)[0])")
     assert "/course-hub/alice" in group or data.strip() == str(4 << 30)
@@ -238,14 +242,19 @@ def test_in_a_browser_from_the_form_to_the_diagnosis(hub, alice):
         page = browser.new_page(viewport={"width": 1366, "height": 900})
         page.set_default_timeout(300_000)
         page.goto(f"{address}/hub/login")
-        page.screenshot(path=SHOTS / "hub-login.png")
+        for scheme in ("dark", "light"):
+            page.emulate_media(color_scheme=scheme)
+            page.screenshot(path=SHOTS / f"hub-login-{scheme}.png")
         page.fill("#username_input", "alice")
         page.fill("#password_input", passwords["alice"])
         page.click("#login_submit")
         page.wait_for_url("**/user/alice/lab/**")
         page.wait_for_selector(".jp-Notebook .jp-RenderedMarkdown h1")
         assert "00 Start here" in page.locator(".jp-Notebook .jp-RenderedMarkdown h1").first.inner_text()
-        page.screenshot(path=SHOTS / "hub-lesson.png")
+        for scheme in ("dark", "light"):
+            page.emulate_media(color_scheme=scheme)
+            page.wait_for_timeout(1000)
+            page.screenshot(path=SHOTS / f"hub-lesson-{scheme}.png")
         page.goto(f"{address}/user/alice/lab/tree/work/exercises/00_start_here.ipynb?reset")
         cell = page.locator(".jp-Notebook .jp-Cell", has=page.locator(".cm-line", has_text="%%exercise 0.1")).first
         cell.wait_for()
