@@ -126,15 +126,21 @@ def _marks(arch: str, sources: str) -> dict[str, str]:
     return marks
 
 
-def main() -> None:
+def around() -> tuple[str, str]:
+    """What stands before the page's table and after it."""
+    reasons = "\n".join(f"- `{pattern}`: {reason}" for pattern, reason in REASONS.items())
+    return _HEAD, _TAIL.format(reasons=reasons)
+
+
+def page() -> str:
+    """The whole page; needs ORACLE_TREE and llvm-mc."""
     sources = "\n".join(path.read_text() for path in HERE.glob("test_*.py"))
     by_arch = {arch: _marks(arch, sources) for arch in ARCHS}
     names = sorted(set().union(*by_arch.values()))
     rows = [(f"`{name}`", *(by_arch[arch].get(name, "") for arch in ARCHS)) for name in names]
-    reasons = "\n".join(f"- `{pattern}`: {reason}" for pattern, reason in REASONS.items())
-    text = _HEAD + Table(rows, ("instruction", *ARCHS)).markdown() + "\n" + _TAIL.format(reasons=reasons)
-    PAGE.write_text(text, encoding="utf-8")
+    before, after = around()
+    return before + Table(rows, ("instruction", *ARCHS)).markdown() + "\n" + after
 
 
 if __name__ == "__main__":
-    main()
+    PAGE.write_text(page(), encoding="utf-8")
