@@ -142,10 +142,14 @@ def _operand_types(types: str, modifiers: dict) -> tuple[str, str]:
     return first, second or first
 
 
-def _by_k(w, operand: Operand, registers: int, decode, rows: int) -> np.ndarray:
-    """An operand as float64 [wave, k, row]: lane = row + rows * piece of k; a piece lies in consecutive registers."""
+def _by_k(w, operand: Operand, registers: int, decode, rows: int, lanes: np.ndarray | None = None) -> np.ndarray:
+    """An operand as float64 [wave, k, row]: lane = row + rows * piece of k; a piece lies in consecutive registers.
+
+    lanes: whose numbers each lane takes; its own unless given.
+    """
     pieces = w.lanes // rows
-    numbers = decode(w.V[operand.index : operand.index + registers])
+    words = w.V[operand.index : operand.index + registers]
+    numbers = decode(words if lanes is None else words[..., lanes])
     matrix = np.empty((w.size, pieces, len(numbers[0]), len(numbers), rows), F64)
     for place, number in enumerate(numbers):
         matrix[:, :, :, place] = number.reshape(-1, w.size, pieces, rows).transpose(1, 2, 0, 3)
@@ -184,34 +188,63 @@ def _mfma(
     result_kind: str, shape: tuple[int, int, int], types: str, scaled: bool, instruction: Decoded, target: Target
 ) -> Step:
     m, n, k = shape
-    if m == n == 4 and result_kind != "f64":
-        return _mfma_of_small_blocks(result_kind, k, types, instruction, target)
-    if shape == (16, 16, 4) and result_kind == "f64":
-        return _mfma_double(instruction)
-    if m != n or m not in (16, 32) or result_kind == "f64":
+    if result_kind == "f64" and shape in ((16, 16, 4), (4, 4, 4)):
+        return _mfma_double(instruction, m)
+    if m != n or m not in (4, 16, 32) or result_kind == "f64":
         raise NotInTable(instruction.mnemonic)
-    if types != "f8f6f4" and not {"cbsz", "abid", "blgp"}.isdisjoint(instruction.modifiers):
-        raise NotInTable(instruction.mnemonic)
+    lanes = None if types == "f8f6f4" else _lanes_of_b(instruction)
+    if m == 4:
+        return _mfma_of_small_blocks(result_kind, k, types, lanes, instruction, target)
     blocks = instruction.operands[0].count * 64 // (m * n)
     if blocks > 1:
-        return _mfma_of_blocks(result_kind, m, k, blocks, types, instruction, target)
+        return _mfma_of_blocks(result_kind, m, k, blocks, types, lanes, instruction, target)
+    if types != "f8f6f4" and not {"cbsz", "abid"}.isdisjoint(instruction.modifiers):
+        raise NotInTable(instruction.mnemonic)
     kinds = _operand_types(types, instruction.modifiers)
     result, a, b, c, *scales = instruction.operands
-    readers = [_tile(one, kind, m, k, types == "f8f6f4", target) for one, kind in zip((a, b), kinds)]
+    readers = [
+        _tile(one, kind, m, k, types == "f8f6f4", target, theirs)
+        for one, kind, theirs in ((a, kinds[0], None), (b, kinds[1], lanes))
+    ]
     if scaled:
         readers = [
             _scaled(read, one, place, m, k, instruction) for place, (read, one) in enumerate(zip(readers, scales))
         ]
-    # a scale belongs to one instruction: its tiles are like no others
+    # scales and lent lanes belong to one instruction: its tiles are like no others
     alone = (instruction.index, "a"), (instruction.index, "b")
-    forms = [(kind, m, k, types == "f8f6f4", place if scaled else None) for kind, place in zip(kinds, alone)]
+    of_its_own = scaled or lanes is not None
+    forms = [(kind, m, k, types == "f8f6f4", place if of_its_own else None) for kind, place in zip(kinds, alone)]
     tiles = map(Tile, (a, b), forms, readers)
     kind = I32 if result_kind == "i32" else F32
     return Multiplication(*tiles, c, result, m * n // 64, kind, _MFMA_VIEWS[m])
 
 
+def _lanes_of_b(instruction: Decoded) -> np.ndarray | None:
+    """Whose numbers of B each lane takes: blgp lends them from half of the wave or from a quarter (CDNA 3 ISA, 7.1)."""
+    pattern = instruction.modifiers.get("blgp", 0)
+    if pattern == 0:
+        return None
+    if pattern == 3:  # a rotation; which way is not said
+        raise NotInTable(instruction.mnemonic)
+    size, first = (32, 32 * (pattern - 1)) if pattern < 3 else (16, 16 * (pattern - 4))
+    return first + np.arange(64) % size
+
+
+def _blocks_of_a(blocks: int, instruction: Decoded) -> np.ndarray:
+    """Whose A each block multiplies: 2**cbsz neighbouring blocks that of one of them, number abid."""
+    shared = 1 << instruction.modifiers.get("cbsz", 0)
+    return np.arange(blocks) & ~(shared - 1) | (instruction.modifiers.get("abid", 0) & (shared - 1))
+
+
 def _mfma_of_blocks(
-    result_kind: str, m: int, k: int, blocks: int, types: str, instruction: Decoded, target: Target
+    result_kind: str,
+    m: int,
+    k: int,
+    blocks: int,
+    types: str,
+    lanes: np.ndarray | None,
+    instruction: Decoded,
+    target: Target,
 ) -> Step:
     """Several products of m x k by k x m at once: lanes m apart hold different blocks, each lane all of k."""
     kinds = _operand_types(types, {})
@@ -221,21 +254,24 @@ def _mfma_of_blocks(
     kind = I32 if result_kind == "i32" else F32
     registers = m * m // 64 * blocks
     read_c = _accumulator(c, registers, kind)
+    lent = _blocks_of_a(blocks, instruction)
 
     def run(w):
         left, right = (
-            _by_k(w, o, size, decode, m).reshape(w.size, blocks, k, m)
-            for o, decode, size in zip((a, b), decoders, sizes)
+            _by_k(w, o, size, decode, m, theirs).reshape(w.size, blocks, k, m)
+            for o, decode, size, theirs in zip((a, b), decoders, sizes, (None, lanes))
         )
-        d = np.matmul(left.swapaxes(2, 3), right)
+        d = np.matmul(left[:, lent].swapaxes(2, 3), right)
         d = np.concatenate([_mfma_registers(d[:, block], m) for block in range(blocks)])
         _finish(w, result, registers, read_c(w), d, kind)
 
     return run
 
 
-def _tile(operand: Operand, kind: str, m: int, k: int, in_halves: bool, target: Target) -> Callable:
-    """A reader of an operand as float64 [wave, k, row].
+def _tile(
+    operand: Operand, kind: str, m: int, k: int, in_halves: bool, target: Target, lanes: np.ndarray | None
+) -> Callable:
+    """A reader of an operand as float64 [wave, k, row]. lanes: whose numbers each lane takes, or None.
 
     in_halves: a lane's numbers of 8 and 6 bits are two runs of 16, one in each half of k (f8f6f4); those of 4 bits one
     run of 32.
@@ -244,7 +280,7 @@ def _tile(operand: Operand, kind: str, m: int, k: int, in_halves: bool, target: 
     parts = 64 // m  # lanes m apart hold different pieces of k
     registers = k // parts * _BITS[kind] // 32
     if not in_halves or kind == "fp4":
-        return lambda w: _by_k(w, operand, registers, decode, m)
+        return lambda w: _by_k(w, operand, registers, decode, m, lanes)
 
     def read(w):
         pieces = _by_k(w, operand, registers, decode, m).reshape(w.size, parts, 2, -1, m)
@@ -285,11 +321,12 @@ def _mfma_registers(d: np.ndarray, m: int) -> np.ndarray:
     return split.transpose(1, 3, 0, 2, 4).reshape(m * m // 64, len(d), 64)
 
 
-def _mfma_of_small_blocks(result_kind: str, k: int, types: str, instruction: Decoded, target: Target) -> Step:
+def _mfma_of_small_blocks(
+    result_kind: str, k: int, types: str, lanes: np.ndarray | None, instruction: Decoded, target: Target
+) -> Step:
     """4x4xk: four lanes a block, 16 products at once.
 
     A: row = lane % 4, the registers hold all of k; B: column = lane % 4; D: row = register, column = lane % 4.
-    cbsz: 2**cbsz neighbouring blocks multiply the A of one of them, number abid.
     """
     kinds = _operand_types(types, {})
     result, a, b, c = instruction.operands
@@ -297,36 +334,41 @@ def _mfma_of_small_blocks(result_kind: str, k: int, types: str, instruction: Dec
     decode_a, decode_b = (_decoder(kind, target.fnuz) for kind in kinds)
     kind = I32 if result_kind == "i32" else F32
     read_c = _accumulator(c, 4, kind)
-    shared = 1 << instruction.modifiers.get("cbsz", 0)
-    block = np.arange(16) & ~(shared - 1) | instruction.modifiers.get("abid", 0)
+    lent = _blocks_of_a(16, instruction)
 
     def run(w):
         left, right = (
-            _by_k(w, o, size, decode, 64).reshape(w.size, k, 16, 4).swapaxes(1, 2)
-            for o, size, decode in ((a, sizes[0], decode_a), (b, sizes[1], decode_b))
+            _by_k(w, o, size, decode, 64, theirs).reshape(w.size, k, 16, 4).swapaxes(1, 2)
+            for o, size, decode, theirs in ((a, sizes[0], decode_a, None), (b, sizes[1], decode_b, lanes))
         )
-        d = np.matmul(left[:, block].swapaxes(2, 3), right)  # [wave, block, row, column]
+        d = np.matmul(left[:, lent].swapaxes(2, 3), right)  # [wave, block, row, column]
         _finish(w, result, 4, read_c(w), d.transpose(2, 0, 1, 3).reshape(4, w.size, 64), kind)
 
     return run
 
 
-def _mfma_double(instruction: Decoded) -> Step:
-    """16x16x4 of float64. A: row = lane % 16, k = lane // 16; D: row = 4 * (pair of registers) + lane // 16."""
+def _mfma_double(instruction: Decoded, m: int) -> Step:
+    """16x16x4 of float64, or four blocks of 4x4x4: lane = row + m * (block + blocks * k) of A, of B its column.
+
+    D: 16x16: row = 4 * (pair of registers) + lane // 16; 4x4: lane = column + 4 * (block + 4 * row).
+    """
     result, *sources = instruction.operands
     signs = instruction.modifiers.get("neg", [0] * 3)
     a, b, c = (replace(one, negate=bool(sign)) for one, sign in zip(sources, signs))
     readers = [values.reader(one, "f64") for one in (a, b)]
-    at = [Operand("", "v", o.index + 2 * r, 2, negate=o.negate) for o in (result, c) for r in range(4)]
-    old = [values.reader(one if c.is_vector else c, "f64") for one in at[4:]]
-    write = [values.writer(one, "f64") for one in at[:4]]
+    numbers, blocks = (4, 1) if m == 16 else (1, 4)  # of D in a lane
+    addends = [Operand("", "v", c.index + 2 * r, 2, negate=c.negate) if c.is_vector else c for r in range(numbers)]
+    old = [values.reader(one, "f64") for one in addends]
 
     def run(w):
-        left, right = (read(w).reshape(w.size, 4, 16) for read in readers)  # [wave, k, row]
-        d = _product(left, right).reshape(w.size, 4, 64)
-        total = [d[:, r] + old[r](w) for r in range(4)]
-        for r in range(4):
-            write[r](w, total[r])
+        left, right = (w.full(read(w)).reshape(w.size, 4, blocks, m).swapaxes(1, 2) for read in readers)
+        d = np.matmul(left.swapaxes(2, 3), right).swapaxes(1, 2)  # [wave, row, block, column]
+        d = d.reshape(w.size, numbers, 64)
+        live = True if w.live is None else w.live[:, None]
+        for r, total in enumerate([d[:, r] + old[r](w) for r in range(numbers)]):
+            words = np.ascontiguousarray(total).view(U32).reshape(w.size, 64, 2)
+            for half in (0, 1):
+                np.copyto(w.V[result.index + 2 * r + half], words[..., half], where=live)
 
     return run
 

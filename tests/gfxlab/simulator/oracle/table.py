@@ -12,7 +12,7 @@ import re
 from pathlib import Path
 
 from one_instruction import signature
-from oracle import assembler, memories, pairs, scalars
+from oracle import assembler, memories, pairs, products, scalars
 from oracle.texts import of_vector
 from test_pseudocode import GUIDES, REASONS, guide_texts
 
@@ -37,7 +37,9 @@ How each instruction is checked, by target:
   `ORACLE_TREE` names a checkout that holds the pseudocode; gfx90a by the guide of gfx942: of its vector instructions
   6,638 of 6,650 texts agreed, the others but for a NaN's bits, a zero's sign or two last places)
 - **d**: the pseudocode differs, for a reason that stands below
-- **e**: against exact integers and fractions of our own; matrix instructions so, whose pseudocode is one line
+- **e**: against exact integers and fractions of our own. Of matrix instructions, whose pseudocode is one line, every
+  element's lane, register and bits are put by a formula, and the sums are exact: all shapes, types and modifiers
+  (`test_products.py`; how sums are rounded on the way is not specified, the simulator adds in float64)
 - **c**: in the code of compiled kernels, whose results are compared with PyTorch's
 - **n**: known by a table, with no check of its own on this target
 
@@ -51,9 +53,12 @@ Where guide and simulator differ:
 {reasons}
 
 Missing: conversions of 32 numbers of 6 bits at once, stochastic rounding, sparse matrix products (`v_smfmac`,
-`v_swmmac`), directed rounding of what is rounded twice (`v_mac`, `v_mad`, `v_div_fmas`, dot
-products, the legacy instructions), images, interpolation, indexed registers, and what gfx1250 adds. Such an instruction
-stops the launch with a sentence that names it.
+`v_swmmac`), `blgp:3` of matrix instructions, directed rounding of what is rounded twice (`v_mac`, `v_mad`,
+`v_div_fmas`, dot products, the legacy instructions), images, interpolation, indexed registers, and what gfx1250 adds.
+Such an instruction stops the launch with a sentence that names it.
+
+Simpler than hardware: matrix and dot instructions of gfx90a keep float16's and bfloat16's denormals, which an MI200
+takes and gives as 0 (PyTorch, "Numerical accuracy", reduced precision on MI200).
 """
 
 
@@ -114,13 +119,14 @@ def _marks(arch: str, sources: str) -> dict[str, str]:
     kernels = _in_kernels(arch)
     compared = _compared(texts, arch)
     marks = {}
-    for name in vector | scalar | kernels | compared:
+    exact = {one.name for one in products.instructions(arch)}
+    for name in vector | scalar | kernels | compared | exact:
         mark = ""
         if name in vector | compared:
             mark += "d" if any(re.match(pattern, name) for pattern in REASONS) else "p"
         plain = plain_name(name)
-        product = re.sub(r"v_(mfma|wmma)_", "", name)  # the tests of matrix instructions name what follows
-        mark += "e" if re.search(rf"\b({name}|{plain}|{product})(_e32|_e64|_sdwa|_dpp)?\b", sources) else ""
+        named = re.search(rf"\b({name}|{plain})(_e32|_e64|_sdwa|_dpp)?\b", sources)
+        mark += "e" if named or name in exact else ""
         mark += "c" if name in kernels else ""
         marks[name] = mark or "n"
     return marks
