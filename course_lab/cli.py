@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 
 if TYPE_CHECKING:
+    from course_lab.authoring.exercise import Exercise
+    from course_lab.authoring.lessons import Lesson
     from course_lab.work.choose import Answer
 
 app = typer.Typer(
@@ -30,9 +32,11 @@ _MOVED = {"amd": "report", "trace": "trace", "simulate": "simulate", "step": "st
 
 def main() -> None:
     """Run `course`. What the user can mend is told in one line on the error stream, with exit status 1."""
+    from gfxlab.cli import run_command
+
     try:
         _forward_instruments()
-        app()
+        run_command(app, "course")
     except ImportError as error:
         _stop(f"{error}. `course doctor` says what to do.")
     except Exception as error:
@@ -196,6 +200,8 @@ def nbgrader(
     from course_lab.classroom import nbgrader
 
     found = lessons.lesson(lesson.zfill(2) if lesson.isdigit() else lesson)
+    if out.is_dir():
+        _stop(f"--out {out} is a folder: name a file in it.")
     print(f"{nbgrader.convert(found, out)} exercises in {out}; `nbgrader generate_assignment` goes on from here.")
 
 
@@ -291,7 +297,7 @@ def amd(
     from gfxlab.cli import known
 
     known(arch)
-    ((lesson, exercise),) = choose.exercises([number])
+    _, exercise = _only_one(number)
     if not solution:
         answer = next(choose.chosen([number]))
         print(f"{answer.place}:")
@@ -299,6 +305,15 @@ def amd(
     if card is None:
         _stop(f"no kernel of exercise {number} could be compiled for {arch}; `course check {number}` may say why.")
     print(card.text)
+
+
+def _only_one(number: str) -> tuple[Lesson, Exercise]:
+    from course_lab.work import choose
+
+    several = list(choose.exercises([number]))
+    if len(several) > 1:
+        _stop(f"{number} is a lesson: name one exercise of it, such as {several[0][1].number}.")
+    return several[0]
 
 
 @app.command()

@@ -25,6 +25,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
+_WrongWords = typer.BadParameter.__base__  # Click's UsageError, which newer Typers bring along under another name
+
 Arch = Annotated[str, typer.Option(help="The GPU's architecture: gfx942, gfx950, gfx1100, gfx1201 ...")]
 Target = Annotated[str, typer.Argument(help="A Python file that launches the kernel.", metavar="FILE[:KERNEL]")]
 
@@ -41,13 +43,41 @@ def _print_json(found: object) -> None:
 def main() -> None:
     """Run `gfxlab`. What the user can mend is told in one line on the error stream, with exit status 1."""
     try:
-        app()
+        run_command(app, "gfxlab")
     except ImportError as error:
         _stop(str(error))
     except Exception as error:
         if not is_for_the_user(error):
             raise
         _stop(str(error))
+
+
+def run_command(app: typer.Typer, name: str) -> NoReturn:
+    """Run a command line; words that it does not know end in a sentence, with exit status 2, and so do files.
+
+    Raises:
+        Exception: whatever the command raises otherwise.
+    """
+    try:
+        status = app(standalone_mode=False)
+    except _WrongWords as error:
+        sentence = " ".join(error.format_message().rstrip(".").split())
+        if sentence:  # without one no word was given at all, and the help has been printed
+            asked = error.ctx.command_path if error.ctx else name
+            print(f"{name}: {sentence}. `{asked} --help` says what it takes.", file=sys.stderr)
+        sys.exit(error.exit_code)
+    except typer.Abort:  # Ctrl-C
+        print(f"{name}: stopped.", file=sys.stderr)
+        sys.exit(130)
+    except BrokenPipeError:  # the reader of a pipe has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+    except OSError as error:
+        if error.filename is None:
+            raise
+        print(f"{name}: {error.filename}: {error.strerror}.", file=sys.stderr)
+        sys.exit(1)
+    sys.exit(status if isinstance(status, int) else 0)
 
 
 def _stop(sentence: str) -> NoReturn:
@@ -84,8 +114,13 @@ def unwritable(path: Path, option: str) -> str | None:
         return f"{option} {path}: there is no folder {folder}."
     if path.is_dir():
         return f"{option} {path} is a folder: name a file in it."
-    if not os.access(path if path.exists() else folder, os.W_OK):
-        return f"{option} {path}: you may not write there."
+    existed = path.exists()
+    try:
+        path.open("a").close()  # more than permissions: a folder such as /proc takes no file
+    except OSError as error:
+        return f"{option} {path}: you may not write there ({error.strerror})."
+    if not existed:
+        path.unlink()
     return None
 
 

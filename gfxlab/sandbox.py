@@ -41,6 +41,7 @@ MAX_RESULT = 1 << 30  # bytes of arrays that a child may hand back
 _KEEP_HEAD, _KEEP_TAIL = 48 << 10, 16 << 10  # bytes of a child's output that are kept
 _SPARE = 128 << 20  # memory above the limit, for saying that the limit was reached
 _STANDSTILL = 3.0  # seconds without work, after which a fork server that owes an answer is replaced
+_LATE = 3.0  # seconds that a child's clock may be behind ours
 _LINE = re.compile(r'^\s*File "(.*)", line (\d+) in (.*)$', re.MULTILINE)
 _MEANING = {"SIGSEGV": " (it touched memory that is not its own)", "SIGABRT": " (it aborted itself)"}
 _PR_SET_CHILD_SUBREAPER = 36
@@ -135,6 +136,8 @@ def run(
         printed = Printed()
         try:
             finished = _watch(process, reader, printed, time_limit, folder, on_part)
+            if not finished:
+                _await_stack(folder)
         finally:
             _end(process)
         printed.drain(reader)
@@ -275,6 +278,15 @@ def _watch(process, reader, printed: Printed, time_limit: float, folder: Path, o
         if process.sentinel in ready:
             return True
     return False
+
+
+def _await_stack(folder: Path) -> None:
+    """Wait until the child has written where it is: on a busy machine its clock starts later than ours."""
+    deadline = time.monotonic() + _LATE
+    while not (folder / "stack.txt").exists() or not (folder / "stack.txt").stat().st_size:
+        if time.monotonic() > deadline:
+            return
+        time.sleep(0.02)
 
 
 def _end(process) -> None:

@@ -34,7 +34,8 @@ def theme(selector: str) -> str:
 
 
 _CARD = """.course-card{color:var(--c-fg);background:var(--c-bg);border:1px solid var(--c-line);border-radius:6px;
-padding:.6em .9em;margin:.3em 0;max-width:60em;font-family:system-ui,sans-serif;font-size:13px;line-height:1.45}
+padding:.6em .9em;margin:.3em 0;width:fit-content;min-width:min(60em,100%);max-width:min(72em,100%);
+box-sizing:border-box;overflow-x:auto;font-family:system-ui,sans-serif;font-size:13px;line-height:1.45}
 .course-card h4{margin:0 0 .4em;font-size:14px}
 .course-card table{border-collapse:collapse;margin:0;font-size:13px;width:auto;color:inherit;table-layout:auto}
 .course-card tr,.course-card tr:nth-child(even){background:none}

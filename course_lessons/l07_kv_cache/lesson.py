@@ -1014,15 +1014,17 @@ with trace() as launch:
     q_out = course_kernels.mla_bmm_rope_cache(*inputs, latent_cache, *where)
 expected = reference.mla_bmm_rope_cache(*inputs, torch.zeros_like(latent_cache), *where)
 torch.testing.assert_close(q_out, expected, atol=1e-4, rtol=1e-4)
-print("launches:", len(launch))
-launch.picture("out_ptr")
+print("launches:", len(launch), " programs:", launch.programs)
+borders = {"head 0": 0, "head 0, turned": 64, "head 1": 96, "head 1, turned": 160}
+launch.picture("out_ptr", columns=heads * (size + rope_dim), marks=borders)
 
 # %% [markdown]
-# **Look.** 16 tokens of two heads make 32 rows, of 64 + 32 numbers: the absorbed query, then its turned part. The
-# first programs write products: each has one head of all tokens, hence every second row. The next ones write the turned
-# part. The last ones are not in this picture, because they write the cache. This is *launch fusion*: nothing stays in
-# registers between the jobs, only launches are saved. It is worth it. In vLLM, joining two launches of this kind took
-# 9.39 µs a layer down to 4.74 µs on an MI355X (Kimi K3, [vllm#57640](https://github.com/vllm-project/vllm/pull/57640)).
+# **Look.** A row is a token. Each head has 64 numbers of its absorbed query, then 32 turned ones. Programs 0 to 3
+# multiply: each makes 32 numbers of one head, for all 16 tokens. Programs 4 and 5 turn: each has eight tokens, of both
+# heads. The other sixteen are not in this picture, because they fill the cache, a row each. This is *launch fusion*:
+# nothing stays in registers between the jobs, only launches are saved. It is worth it. In vLLM, joining two launches of
+# this kind took 9.39 µs a layer down to 4.74 µs on an MI355X (Kimi K3,
+# [vllm#57640](https://github.com/vllm-project/vllm/pull/57640)).
 #
 # ## On real hardware (optional)
 #

@@ -18,7 +18,7 @@ STRIP_CSS = (
     ".course-strip::scroll-button(*):disabled{opacity:.5;cursor:default}"
     ".course-strip::scroll-button(left){content:'\\25C2' / 'previous step'}"
     ".course-strip::scroll-button(right){content:'\\25B8' / 'next step'}"
-    ".course-strip{display:flex;overflow-x:auto;scroll-snap-type:x mandatory}"
+    ".course-strip{display:flex;contain:inline-size;overflow-x:auto;scroll-snap-type:x mandatory}"
     ".course-strip>.frame{flex:0 0 100%;min-width:0;overflow:hidden;"
     "scroll-snap-align:start;padding-right:12px;box-sizing:border-box}"
     "@media print{.course-strip{display:block}}"

@@ -47,16 +47,14 @@ def program_map(
         shape: `(n,)` for a strip, `(rows, columns)` for a grid.
         pieces: what each program touches; masked pieces may lie outside the tensor.
         title: says what is shown, for example "add: stores to out_ptr".
-        marks: borders inside a strip, by name: the element before which each lies.
+        marks: borders inside, by name: the element of a strip, or the column of a grid, before which each lies.
 
     Raises:
-        ValueError: `shape` has neither one nor two dimensions, there is nothing to draw, or a grid gets marks.
+        ValueError: `shape` has neither one nor two dimensions, or there is nothing to draw.
     """
     pieces, marks = list(pieces), dict(marks or {})
     if len(shape) not in (1, 2):
         raise ValueError(f"a program map shows one or two dimensions, got the shape {tuple(shape)}")
-    if marks and len(shape) != 1:
-        raise ValueError(f"marks are for one dimension, got the shape {tuple(shape)}")
     if not pieces:
         raise ValueError(f"{title}: no program touched it, so there is nothing to draw")
     pieces = stack_rows(pieces)
@@ -65,10 +63,8 @@ def program_map(
     canvas = svg.Canvas()
     size = " x ".join(map(str, shape))
     canvas.text(10, 18, f"{title} ({size} elements, {_count(len(programs), 'program')})", "b")
-    if len(shape) == 1:
-        bottom = _draw_strip(canvas, shape, shown, programs, marks)
-    else:
-        bottom = _draw_grid(canvas, shape, shown, programs)
+    draw = _draw_strip if len(shape) == 1 else _draw_grid
+    bottom = draw(canvas, shape, shown, programs, marks)
     canvas.legend(bottom + 10, _legend(shown, programs))
     named = [f"  {name}: {place}" for name, place in marks.items()]
     return canvas.picture(title, "\n".join([_text(title, shape, pieces, programs), *named]))
@@ -245,7 +241,9 @@ def _ticks(canvas: svg.Canvas, axis: _Axis, n: int, y: float) -> None:
 # ---- two dimensions --------------------------------------------------------------------------------------------------
 
 
-def _draw_grid(canvas: svg.Canvas, shape: Sequence[int], pieces: list[Piece], programs: list[str]) -> float:
+def _draw_grid(
+    canvas: svg.Canvas, shape: Sequence[int], pieces: list[Piece], programs: list[str], marks: Mapping[str, int]
+) -> float:
     columns = _Axis.of([(0, shape[1]), *((p.start, p.stop) for p in pieces)], _LEFT, canvas.width - _RIGHT)
     intervals = _shown_rows([(p.row, p.end) for p in pieces], shape[0])
     rows_shown = sum(last - first for first, last in intervals)
@@ -261,7 +259,8 @@ def _draw_grid(canvas: svg.Canvas, shape: Sequence[int], pieces: list[Piece], pr
                 _draw_piece(canvas, columns, part, y, (end - row) * rows.scale, programs, flat=False, whole=piece)
     for y in rows.gaps():
         canvas.text((_LEFT + canvas.width) / 2, y + 4, "...", "cq")
-    _grid_labels(canvas, shape, columns, rows, top)
+    _row_labels(canvas, shape, columns, rows)
+    _column_labels(canvas, shape, columns, marks, top, top + height)
     return top + height
 
 
@@ -278,7 +277,19 @@ def _shown_rows(intervals: list[tuple[int, int]], n_rows: int) -> list[tuple[int
     return list(zip(starts, ends)) if len(starts) <= 6 else [(rows[0], rows[-1] + 1)]
 
 
-def _grid_labels(canvas: svg.Canvas, shape: Sequence[int], columns: _Axis, rows: _Axis, top: float) -> None:
+def _column_labels(
+    canvas: svg.Canvas, shape: Sequence[int], columns: _Axis, marks: Mapping[str, int], top: float, bottom: float
+) -> None:
+    """The first and the last column, or the borders in their place."""
+    for name, place in marks.items():
+        canvas.line(columns.at(place), top - 14, columns.at(place), bottom, "o")
+        canvas.text(columns.at(place) + 4, top - 5, f"{name}: {place}", "sq")
+    if not marks:
+        canvas.text(columns.at(0), top - 5, "column 0", "sq")
+        canvas.text(columns.at(shape[1]), top - 5, f"column {shape[1] - 1}", "sqe")
+
+
+def _row_labels(canvas: svg.Canvas, shape: Sequence[int], columns: _Axis, rows: _Axis) -> None:
     left, right = columns.at(0), columns.at(shape[1])
     for first, last, pixel in rows.segments:
         end = min(last, shape[0])
@@ -287,8 +298,6 @@ def _grid_labels(canvas: svg.Canvas, shape: Sequence[int], columns: _Axis, rows:
             canvas.text(_LEFT - 6, pixel + 10, f"row {first}", "sqe")
             if (end - first) * rows.scale > 30:
                 canvas.text(_LEFT - 6, pixel + (end - first) * rows.scale - 2, f"row {end - 1}", "sqe")
-    canvas.text(left, top - 5, "column 0", "sq")
-    canvas.text(right, top - 5, f"column {shape[1] - 1}", "sqe")
 
 
 # ---- one piece -------------------------------------------------------------------------------------------------------

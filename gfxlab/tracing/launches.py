@@ -70,20 +70,25 @@ class TracedLaunch:
         return Ledger(f"{self.name}, grid {format_grid(self.grid)}", rows)
 
     def picture(
-        self, tensor: str | None = None, kind: str | None = None, marks: Mapping[str, int] | None = None
+        self,
+        tensor: str | None = None,
+        kind: str | None = None,
+        marks: Mapping[str, int] | None = None,
+        columns: int | None = None,
     ) -> Picture:
         """Which program touches which element of one tensor.
 
         Args:
             tensor: a kernel argument's name; by default the first that is stored to.
             kind: 'load', 'store' or 'atomic'; by default stores if there are any, else what there is.
-            marks: borders in a tensor of one dimension, by name: the element before which each lies.
+            marks: borders to show, by name: the element, or the column, before which each lies.
+            columns: elements of a row of the picture, for a contiguous tensor; by default those of its last dimension.
 
         Raises:
-            ValueError: no such tensor or kind, nothing was recorded for it, or marks in two dimensions.
+            ValueError: no such tensor or kind, nothing was recorded for it, or a tensor without rows of `columns`.
         """
         tensor = tensor or self._default_tensor()
-        layout = Layout.of(self.tensor(tensor))
+        layout = Layout.of(_in_rows(self.tensor(tensor), columns))
         if kind not in (None, "load", "store", "atomic"):
             raise ValueError(f"kind must be 'load', 'store' or 'atomic', got {kind!r}")
         kinds = [a.kind for a in self.accesses if a.tensor == tensor]
@@ -152,3 +157,12 @@ class TracedLaunch:
         return f"{self.name}, grid {format_grid(self.grid)}: {len(self.accesses):,} loads and stores{more}"
 
     __repr__ = __str__
+
+
+def _in_rows(tensor: torch.Tensor, columns: int | None) -> torch.Tensor:
+    """The same elements in rows of so many."""
+    if columns is None:
+        return tensor
+    if not tensor.is_contiguous() or columns < 1 or tensor.numel() % columns:
+        raise ValueError(f"columns={columns}: rows of so many need a contiguous tensor, got {tuple(tensor.shape)}")
+    return tensor.view(-1, columns)

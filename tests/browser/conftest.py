@@ -116,6 +116,7 @@ class Lab:
         page.wait_for_selector(".jp-Notebook .jp-Cell")
         page.wait_for_load_state("networkidle")  # keys that are pressed before the page has its commands are lost
         self.idle()
+        self.theme("Light")  # the server remembers what the test before has chosen
 
     def idle(self) -> None:
         """Wait until the kernel has nothing to do."""
@@ -154,10 +155,25 @@ class Lab:
         """How many outputs there are of a kind: "stderr", "error"."""
         return self.page.locator(f'.jp-OutputArea-output[data-mime-type="application/vnd.jupyter.{kind}"]').count()
 
-    def dark(self) -> None:
-        self.menu("Settings", "Theme", "JupyterLab Dark")
-        self.page.wait_for_selector("body[data-jp-theme-light=false]", state="attached")
+    def theme(self, name: str) -> None:
+        """Choose JupyterLab's "Light" or "Dark" theme, unless it is that already."""
+        chosen = f"body[data-jp-theme-light={'true' if name == 'Light' else 'false'}]"
+        if self.page.locator(chosen).count():
+            return
+        self.menu("Settings", "Theme", f"JupyterLab {name}")
+        self.page.wait_for_selector(chosen, state="attached")
         self.page.wait_for_timeout(1500)
+
+    def whole(self) -> None:
+        """Have JupyterLab draw the cells that nobody has scrolled to yet, and show the folded outputs."""
+        self.menu("View", "Expand All Outputs")
+        waiting = self.page.locator(".jp-Notebook .jp-Cell-Placeholder")
+        for _ in range(400):
+            if not waiting.count():
+                return
+            waiting.first.scroll_into_view_if_needed()
+            self.page.wait_for_timeout(50)
+        raise AssertionError(f"{waiting.count()} cells are never drawn")
 
     def violations(self, axe: str, where: list[str]) -> list[str]:
         """What axe-core has against WCAG 2.2 AA in parts of the page, a line each."""

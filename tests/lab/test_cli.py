@@ -44,6 +44,29 @@ def test_check_grades_the_learners_notebook(course, fake_course):
     assert "90.2 Halve: not attempted" in output
 
 
+@pytest.mark.parametrize(
+    "words, says",
+    [
+        (("check", "--nosuch"), "No such option: --nosuch"),
+        (("board", "on", "off"), "extra argument"),
+        (("amd",), "Missing argument"),
+        (("amd", "90.1", "--arch"), "'--arch' requires an argument"),
+        (("chat", "--top-k", "0", "hello"), "'--top-k'"),
+        (("nosuch",), "No such command 'nosuch'"),
+        (("amd", "90"), "90 is a lesson: name one exercise of it, such as 90.1."),
+        (("nbgrader", "90", "--out", "."), "--out . is a folder"),
+        (("nbgrader", "90", "--out", "a_file/x.ipynb"), "a_file: File exists."),
+        (("certificate", "--output", "/proc/x.svg"), "--output /proc/x.svg: you may not write there"),
+    ],
+)
+def test_words_that_fit_nothing_end_in_one_sentence(course, fake_course, tmp_path, monkeypatch, words, says):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a_file").touch()
+    status, output, error = course(*words)
+    assert status in (1, 2) and output == "" and says in error
+    assert error.startswith("course: ") and error.count("\n") == 1
+
+
 def test_check_fails_on_a_wrong_answer_and_says_why(course, fake_course):
     answer(fake_course, "90.2", lessons.solution("90.2").replace("x / 2", "x / 3"))
     status, output, _ = course("check", "90")

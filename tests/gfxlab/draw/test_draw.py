@@ -92,8 +92,8 @@ def test_borders_inside_a_strip_are_marked_and_told():
     map_ = draw.program_map((1024,), [draw.Piece("0", 0, 768)], "x", {"end of z": 576, "scale begins": 640})
     assert "end of z: 576" in map_.svg and map_.svg.count('stroke-dasharray="5 3"') == 2
     assert str(map_).splitlines()[-2:] == ["  end of z: 576", "  scale begins: 640"]
-    with pytest.raises(ValueError, match="one dimension"):
-        draw.program_map((2, 8), [draw.Piece("0", 0, 8)], "x", {"end of z": 4})
+    grid = draw.program_map((2, 8), [draw.Piece("0", 0, 8)], "x", {"head 1": 4})
+    assert ">head 1: 4<" in grid.svg and str(grid).endswith("  head 1: 4")
 
 
 def test_bars_say_how_much_is_saved():
