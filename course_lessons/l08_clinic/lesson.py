@@ -526,7 +526,8 @@ print("right on the model's own queries:", torch.allclose(y, turned(queries, cos
 #   `device_assert`, tools of other vendors
 # - The [ROCm documentation](https://rocm.docs.amd.com/) of the tools above
 #
-# Now the [exercises](../exercises/08_clinic.ipynb): twelve patients.
+# Now the [exercises](../exercises/08_clinic.ipynb): twelve patients. Then the kernels meet in
+# [09 A language model](09_language_model.ipynb).
 #
 # ### From formula to code
 #

@@ -45,6 +45,10 @@ def sleep(payload):
     time.sleep(60)
 
 
+def spent(payload):
+    return {"seconds": time.process_time()}
+
+
 def loop(payload):
     while True:
         pass

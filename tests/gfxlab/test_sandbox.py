@@ -157,8 +157,10 @@ def test_too_much_is_refused_before_it_is_read(tmp_path):
 
 
 def test_a_trivial_job_is_quick_once_the_server_is_warm():
-    run("echo")
-    assert min(run("echo").seconds for _ in range(8)) < 0.15
+    run("spent")
+    before = time.process_time()  # of the processor, ours and the child's: other programs may keep it waiting
+    theirs = sum(run("spent").value["seconds"] for _ in range(8))
+    assert (theirs + time.process_time() - before) / 8 < 0.15
 
 
 def test_the_child_is_clean():
