@@ -23,8 +23,6 @@ import tempfile
 import time
 from pathlib import Path
 
-import rooms
-
 ROOT = Path(__file__).resolve().parents[1]
 STORED = ROOT / "workshop" / "load.json"
 PAGE = ROOT / "workshop" / "README.md"
@@ -67,7 +65,6 @@ def main() -> None:
     parser.add_argument("--store", action="store_true", help="write load.json and the table of the guide")
     parser.add_argument("--no-servers", action="store_true", help="kernels alone, without their JupyterLab servers")
     options = parser.parse_args()
-    rooms.no_huge_pages()  # as the hub's spawner does
     with tempfile.TemporaryDirectory(prefix="course-load-") as folder:
         os.environ |= {"COURSE_LOAD": folder, "OMP_NUM_THREADS": "1"}
         result = measure(options.learners, Path(folder), servers=not options.no_servers)

@@ -2,21 +2,12 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import sys
 from pathlib import Path
 
 LEARNERS, INSTRUCTORS = "course-learners", "course-instructors"
 BOARD, BOARD_URL = "board", "http://127.0.0.1:8899"
-
-
-_PR_SET_THP_DISABLE = 41
-
-
-def no_huge_pages() -> None:
-    """For this process and all that it starts: thirty learners' half-filled pages of 2 MiB would be gigabytes."""
-    ctypes.CDLL(None).prctl(_PR_SET_THP_DISABLE, 1, 0, 0, 0)
 
 
 def check(root: Path, state: Path) -> None:

@@ -10,7 +10,6 @@ import resource
 from collections.abc import Callable
 from pathlib import Path
 
-import rooms
 from jupyterhub.spawner import LocalProcessSpawner
 from traitlets import Integer
 
@@ -29,7 +28,6 @@ class LimitedSpawner(LocalProcessSpawner):
         members = control_groups(name, self.mem_limit, self.cpu_limit, self.process_limit)
 
         def limited() -> None:
-            rooms.no_huge_pages()
             for file in members:
                 file.write_text(str(os.getpid()))
             resource.setrlimit(resource.RLIMIT_NPROC, (self.process_limit, self.process_limit))
