@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 
 import pytest
@@ -10,18 +9,6 @@ from guide_text import ROOT
 
 sys.path.insert(0, str(ROOT / "workshop"))
 import rooms
-
-CODE = "print([line.split()[1] for line in open('/proc/self/status') if line.startswith('THP_enabled')])"
-
-
-def test_a_learners_programs_have_no_huge_pages():
-    without, with_ = (
-        subprocess.run([sys.executable, "-c", CODE], preexec_fn=before, capture_output=True, text=True).stdout.strip()
-        for before in (rooms.no_huge_pages, None)
-    )
-    if with_ == "[]":
-        pytest.skip("this kernel does not say whether a process has huge pages")
-    assert without == "['0']"
 
 
 def test_a_folder_that_others_cannot_enter_is_told(tmp_path, monkeypatch):
