@@ -12,7 +12,6 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Callable
-from contextlib import nullcontext
 from functools import partial
 
 import torch
@@ -148,11 +147,18 @@ def measure(device: str) -> list[bench.Measurement]:
 
 
 def _measured(size: str, contenders: dict[str, Callable[[], object]]) -> list[bench.Measurement]:
-    figures = []
-    for name, call in contenders.items():
-        with launch.sizes_as() if name == CHECKED else nullcontext():  # sizes are asked for: all is looked at
-            for _ in range(10):  # what is compiled, and what is remembered
-                call()
-            figure = bench.call_time(call, name=name)
-        figures.append(dataclasses.replace(figure, family="call", size=size))
-    return figures
+    contenders = {name: _all_looked_at(call) if name == CHECKED else call for name, call in contenders.items()}
+    for call in contenders.values():
+        for _ in range(10):  # what is compiled, and what is remembered
+            call()
+    return [dataclasses.replace(one, family="call", size=size) for one in bench.call_times(contenders)]
+
+
+def _all_looked_at(call: Callable[[], object]) -> Callable[[], None]:
+    """The call where nothing is remembered: sizes are asked for."""
+
+    def checked() -> None:
+        with launch.sizes_as():
+            call()
+
+    return checked

@@ -11,7 +11,7 @@ A call that is refused has no plan, and no call takes the plan of another layout
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial, wraps
 from inspect import signature
@@ -85,18 +85,17 @@ def remembered(function: Callable, number: str | None = None, writes: tuple[str,
     plans: dict[tuple, Plan | int | None] = {}  # or how often the layout has come; None: it has no plan
     names = list(signature(function).parameters)
     place = names.index(number) if number else None
-    written = [names.index(name) for name in writes]
+    written = [(name, names.index(name)) for name in writes]
 
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         if torch.compiler.is_compiling() or not _depends_on_arguments():
             return function(*args, **kwargs)
         arguments = (*args, *kwargs.values()) if kwargs else args
-        layout = _layout(arguments if place is None else _with_a_kind(arguments, place), kwargs)
+        targets = [args[i] if i < len(args) else kwargs.get(name) for name, i in written] if written else ()
+        layout = _layout(arguments if place is None else _with_a_kind(arguments, place), kwargs, targets)
         if layout is None:
             return function(*args, **kwargs)
-        if written:
-            layout += _shared(args, kwargs, written, writes)
         plan = plans.get(layout, 0)
         if type(plan) is Plan:
             return plan.carry_out(arguments) if plan.holds() else function(*args, **kwargs)
@@ -114,25 +113,12 @@ def remembered(function: Callable, number: str | None = None, writes: tuple[str,
     return call
 
 
-def _shared(args: tuple, kwargs: dict, places: list[int], names: tuple[str, ...]) -> tuple:
-    """How far from the tensors that are written others begin, in the same storage."""
-    tensors = [x for x in (*args, *kwargs.values()) if isinstance(x, Tensor)]
-    found: list[int] = []
-    for place, name in zip(places, names):
-        target = args[place] if place < len(args) else kwargs.get(name)
-        if target is not None:
-            storage, start = target.untyped_storage(), target.data_ptr()
-            first = storage.data_ptr()
-            end = first + storage.nbytes()
-            found += [at - start for x in tensors if first <= (at := x.data_ptr()) < end and x is not target]
-    return tuple(found)
-
-
 def _with_a_kind(arguments: tuple, place: int) -> tuple:
     """The number there as what Triton compiles for: 1, a multiple of 16, how many bits."""
     if len(arguments) <= place or type(number := arguments[place]) is not int:
         return arguments
-    kind = f"{number == 1} {number % ALIGNMENT == 0} {number < 0} {number.bit_length() > 31} {number.bit_length() > 63}"
+    bits = number.bit_length()
+    kind = (number == 1) + 2 * (number % ALIGNMENT == 0) + 4 * (number < 0) + 8 * ((bits > 31) + (bits > 63))
     return *arguments[:place], kind, *arguments[place + 1 :]
 
 
@@ -146,7 +132,7 @@ def _depends_on_arguments() -> bool:
     return not launch.overridden() and forward_ad._current_level < 0 and launch.watcher() is None
 
 
-def _layout(arguments: tuple, names: dict) -> tuple | None:
+def _layout(arguments: tuple, names: dict, written: Sequence[Tensor | None]) -> tuple | None:
     """All that a call depends on; None where it may depend on more, or has no GPU to depend on."""
     first = arguments[0] if arguments else None
     if first is None:
@@ -174,7 +160,18 @@ def _layout(arguments: tuple, names: dict) -> tuple | None:
         return None
     if len(set(starts)) < len(starts):
         layout.append(tuple(map(starts.index, starts)))
+    for target in written:
+        if target is not None:
+            layout.append(_beside(target, starts))
     return tuple(layout)
+
+
+def _beside(target: Tensor, starts: list[int]) -> tuple[int, ...]:
+    """How far into the storage of a tensor that is written each tensor begins; -1: elsewhere."""
+    storage = target.untyped_storage()
+    first = storage.data_ptr()
+    end = first + storage.nbytes()
+    return tuple([start - first if first <= start < end else -1 for start in starts])
 
 
 class _Watch(TorchDispatchMode):

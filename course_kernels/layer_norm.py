@@ -39,7 +39,7 @@ from torch.autograd.function import once_differentiable
 
 from . import checks, launch, reference
 from ._call import apply, remembered, torch_op
-from ._column_sum import column_sum
+from ._column_sum import column_sums
 from .backend import uses_triton
 
 
@@ -318,8 +318,8 @@ def layer_norm_backward(
     dx = torch.empty_like(dy)
     if cols <= launch.sizes().max_row:
         grid, meta = launch.resident_rows(x)
-        dweight_rows, dbias_rows = torch.empty((2, grid[0], cols), dtype=torch.float32, device=x.device)
-        tensors = dy, d_new_residual, x, weight, mean, rstd, dx, dweight_rows, dbias_rows
+        partial = torch.empty((2, grid[0], cols), dtype=torch.float32, device=x.device)
+        tensors = dy, d_new_residual, x, weight, mean, rstd, dx, *partial
         launch.run(layer_norm_backward_kernel, grid, *tensors, x.stride(0), rows, cols, eps, **meta)
     else:
         statistics = torch.empty((4, rows), dtype=torch.float32, device=x.device)
@@ -328,10 +328,10 @@ def layer_norm_backward(
         launch.run(layer_norm_long_statistics_kernel, grid, *tensors, x.stride(0), rows, cols, eps, **meta)
 
         grid, meta = launch.column_blocks(x)
-        dweight_rows, dbias_rows = torch.empty((2, grid[1], cols), dtype=torch.float32, device=x.device)
-        tensors = dy, d_new_residual, x, weight, statistics, dx, dweight_rows, dbias_rows
+        partial = torch.empty((2, grid[1], cols), dtype=torch.float32, device=x.device)
+        tensors = dy, d_new_residual, x, weight, statistics, dx, *partial
         launch.run(layer_norm_long_backward_kernel, grid, *tensors, x.stride(0), rows, cols, **meta)
-    return dx, column_sum(dweight_rows, weight.dtype), column_sum(dbias_rows, bias.dtype)
+    return dx, *column_sums(partial, (weight.dtype, bias.dtype))
 
 
 class LayerNorm(torch.autograd.Function):

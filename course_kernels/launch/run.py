@@ -9,8 +9,6 @@ import torch
 from torch._C._functorch import is_functorch_wrapped_tensor
 from torch.autograd.graph import increment_version
 
-_watchers = threading.local()  # a thread's launches are its own
-
 
 class Watcher(Protocol):
     """Who launches instead, and may look at what is launched."""
@@ -20,6 +18,15 @@ class Watcher(Protocol):
 
     def wrote(self, tensor: torch.Tensor) -> None:
         """A launch has written this tensor, which the caller gave."""
+
+
+class _Watching(threading.local):
+    """Who watches a thread's launches: each has its own."""
+
+    now: Watcher | None = None  # of the class, because an attribute that is missing takes as long as ten that are there
+
+
+_watching = _Watching()
 
 
 def run(kernel: Any, grid: tuple[int, ...], *args: Any, **meta: Any) -> None:
@@ -53,14 +60,14 @@ def wrote(*tensors: torch.Tensor | None) -> None:
 
 def watcher() -> Watcher | None:
     """Who watches the launches of this thread."""
-    return getattr(_watchers, "now", None)
+    return _watching.now
 
 
 @contextmanager
 def watched_by(watching: Watcher) -> Iterator[None]:
     """Tell of every launch of this thread inside the block."""
-    before, _watchers.now = watcher(), watching
+    before, _watching.now = watcher(), watching
     try:
         yield
     finally:
-        _watchers.now = before
+        _watching.now = before

@@ -12,7 +12,7 @@ machine it was taken on.  Figures that the course took, and on what, come from t
 from course_lab.bench.figures import Measurement, Results
 from course_lab.bench.machine import Machine, NothingToTime, available
 from course_lab.bench.standings import COPY, OURS, Line, Standings, lines, stored
-from course_lab.bench.timing import call_time, copy_bandwidth, copy_of, time
+from course_lab.bench.timing import call_times, copy_bandwidth, copy_of, time
 
 __all__ = [
     "COPY",
@@ -24,7 +24,7 @@ __all__ = [
     "Results",
     "Standings",
     "available",
-    "call_time",
+    "call_times",
     "copy_bandwidth",
     "copy_of",
     "lines",

@@ -52,24 +52,26 @@ def time(
     return Measurement(name or "one call", median, fast, slow, bytes, flops, copy, graph=graph)
 
 
-def call_time(function: Callable[[], object], *, name: str = "", calls: int = 50, runs: int = 21) -> Measurement:
+def call_times(functions: dict[str, Callable[[], object]], *, calls: int = 50, runs: int = 21) -> list[Measurement]:
     """The time that Python takes to make one call; the GPU may still be at work when it returns.
 
-    Give it a call that the GPU finishes sooner than that, or the queue of calls fills up and this is the GPU's time.
+    Several functions, by name, run in turns: what else the machine does slows them all alike. Give it calls that the
+    GPU finishes sooner than that, or the queue of calls fills up and this is the GPU's time.
 
     Raises:
         NothingToTime: there is no GPU.
     """
     refuse_without_gpu()
-    times = []
+    times: dict[str, list[float]] = {name: [] for name in functions}
     for _ in range(runs):
-        torch.cuda.synchronize()
-        start = clock.perf_counter()
-        for _ in range(calls):
-            function()
-        times.append((clock.perf_counter() - start) / calls)
-    times.sort()
-    return Measurement(name or "one call", times[runs // 2], times[runs // 5], times[runs - 1 - runs // 5])
+        for name, function in functions.items():
+            torch.cuda.synchronize()
+            start = clock.perf_counter()
+            for _ in range(calls):
+                function()
+            times[name].append((clock.perf_counter() - start) / calls)
+    quantiles = runs // 2, runs // 5, runs - 1 - runs // 5
+    return [Measurement(name, *(sorted(seconds)[i] for i in quantiles)) for name, seconds in times.items()]
 
 
 def _seconds(function: Callable[[], object], warmup: float, repeat: float) -> tuple[float, ...]:
