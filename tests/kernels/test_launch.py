@@ -91,6 +91,13 @@ def test_every_matrix_is_covered_by_legal_programs(gpu, rows, cols, dtype):
     assert (programs - 1) * meta["BLOCK_N"] < cols <= programs * meta["BLOCK_N"]
 
 
+@pytest.mark.parametrize(("width", "num_warps"), [(32, 4), (64, 8), (128, 4), (256, 8)])
+def test_on_hopper_two_groups_of_threads_share_the_queries_of_heads_of_64_and_of_the_widest(width, num_warps):
+    with launch.as_on(launch.Gpu("sm_90", 132)):
+        _, meta = launch.attention_tiles(torch.empty(4, 32, 4096, width, dtype=torch.float16, device="meta"))
+    assert meta["num_warps"] == num_warps and meta["BLOCK_M"] == 128
+
+
 def test_a_wave_is_64_threads_on_instinct_and_32_elsewhere():
     waves = {arch: launch.Gpu(arch, 1).wave for arch in GPUS}
     assert waves == {"gfx90a": 64, "gfx942": 64, "gfx950": 64, "gfx1100": 32, "gfx1201": 32, "sm_90": 32}
