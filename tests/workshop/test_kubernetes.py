@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -83,3 +84,29 @@ def test_the_image_keeps_its_torch():
     assert order == sorted(order) and any("--constraint" in line for line in lines)
     installed = " ".join(line for line in lines if "pip install" in line)
     assert "rocm" not in installed and "[cpu" not in installed and " torch" not in installed
+
+
+def shell_lines() -> list[str]:
+    """What its RUN steps hand to the shell, continuations joined."""
+    text = (FOLDER / "Dockerfile.rocm").read_text().replace("\\\n", " ")
+    return [line.removeprefix("RUN ") for line in text.splitlines() if line.startswith("RUN ")]
+
+
+def test_its_shell_lines_are_bashs():
+    assert len(shell_lines()) == 3
+    for line in shell_lines():
+        assert subprocess.run(["bash", "-n", "-c", line]).returncode == 0, line
+
+
+@pytest.mark.parametrize(("after", "code"), [("", 0), ("; sed -i 's/==2/==9/' torch-after", 1)])
+def test_a_torch_that_has_changed_ends_the_build(tmp_path, after, code):
+    """The steps around pip's, with an environment's own list of packages."""
+    listed = "numpy==2.0\ntorch==2.10.0+rocm7.2\npytorch-triton-rocm==3.5.0\ntorchvision==0.25"
+    (before, *_, compared) = [part.strip() for part in shell_lines()[0].split("&&")]
+    last = next(part.strip() for part in shell_lines()[0].split("&&") if part.strip().endswith("torch-after"))
+    script = " && ".join((before, last + after, compared)).replace("/opt/", "")
+    script = script.replace("python -m pip freeze", f"printf '%b\\n' '{listed}'")
+    done = subprocess.run(["bash", "-o", "pipefail", "-c", script], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == code, done.stderr
+    kept = (tmp_path / "torch-before").read_text().split()
+    assert kept == ["torch==2.10.0+rocm7.2", "pytorch-triton-rocm==3.5.0"]
