@@ -21,6 +21,7 @@ _ATOMIC = re.compile(r"(global|buffer|flat)_atomic|ds_(add|sub|inc|dec|max|min|a
 _READ_TOO = re.compile(r"v_(pk_|dual_)?(fmac|mac|dot\w*c)_|v_\w*swap")  # the destination is a source as well
 _TWO_RESULTS = re.compile(r"v_(div_scale|(add|sub|subrev|addc|subb|subbrev|mad)\w*_co_|mad_[ui]64)")
 _PACKED = re.compile(r"v_pk_\w+_[fb]32")
+_FROM_BELOW = re.compile(r"v_lshl_add_u64|v_lshlrev_b64|s_lshl_b64|s_add_(nc_)?u64")  # carries and shifts go upward
 _WIDE_ADDEND = re.compile(r"v_mad_\w*[ui]64")
 _COPY = re.compile(r"[vs]_mov_b(32|64)")
 _RETURNS = ("sc0", "glc")
@@ -39,7 +40,7 @@ def undefined_reads(program: Program) -> tuple[tuple[Decoded, str], ...]:
         if written is None:  # no way leads here
             continue
         for instruction in program.instructions[block.start : block.stop]:
-            reads = () if _COPY.fullmatch(instruction.mnemonic) else _roles(instruction)[0]
+            reads = () if _by_halves(instruction) is not None else _roles(instruction)[0]
             found += [(instruction, name) for bit, name in _registers(reads) if not written >> bit & 1]
             written = _after(instruction, written)
     return tuple(found)
@@ -65,18 +66,41 @@ def _written_before(program: Program) -> list[int | None]:
 
 
 def _after(instruction: Decoded, written: int) -> int:
-    """What is written after an instruction. A copy is as undefined as its source, half by half, and reads nothing."""
-    if (
-        not _COPY.fullmatch(instruction.mnemonic)
-        or instruction.modifiers
-        or not instruction.operands[1].is_vector
-        and not _numbered(instruction.operands[1])
-    ):
+    """What is written after an instruction. Of copies and pairs each half is as undefined as what it is made of."""
+    halves = _by_halves(instruction)
+    if halves is None:
         return written | _mask(_roles(instruction)[1])
-    pairs = zip(_registers(instruction.operands[:1]), _registers(instruction.operands[1:]))
-    for (target, _), (source, _) in [*pairs]:
-        written = written & ~(1 << target) | (written >> source & 1) << target
+    before = written
+    for target, sources in halves:
+        known = all(before >> bit & 1 for bit, _ in _registers(sources))
+        for bit, _ in _registers([target]):
+            written = written | 1 << bit if known else written & ~(1 << bit)
     return written
+
+
+def _by_halves(instruction: Decoded) -> list[tuple[Operand, list[Operand]]] | None:
+    """(a register, what it is made of) for each half of a result, where the halves do not ask for all of the sources.
+
+    The compiler has no use for the other half then: such an instruction reads nothing, until its result is read.
+    """
+    name, operands = instruction.mnemonic, instruction.operands
+    if instruction.second or instruction.modifiers and not _PACKED.match(name):
+        return None
+    if _COPY.fullmatch(name) or _FROM_BELOW.match(name):
+        result, *sources = operands
+        parts = [[_half(o, h) if o.count == 2 else o for o in sources] for h in range(result.count)]
+        if _FROM_BELOW.match(name):  # the amount of a shift counts for both
+            parts = [parts[0], [*parts[0], *parts[1]]]
+        return [(_half(result, h) if result.count == 2 else result, part) for h, part in enumerate(parts)]
+    if not _PACKED.match(name) or _READ_TOO.match(name):
+        return None
+    result, *sources = operands
+    choices = (instruction.modifiers.get("op_sel", [0, 0, 0]), instruction.modifiers.get("op_sel_hi", [1, 1, 1]))
+    if name == "v_pk_mov_b32":  # one number of each source
+        parts = [[(sources[h], choices[0][h])] for h in (0, 1)]
+    else:
+        parts = [list(zip(sources, choices[h])) for h in (0, 1)]
+    return [(_half(result, h), [_half(o, c) if o.count == 2 else o for o, c in part]) for h, part in enumerate(parts)]
 
 
 def _numbered(operand: Operand) -> bool:
@@ -119,10 +143,6 @@ def _roles(instruction: Decoded) -> tuple[list[Operand], list[Operand]]:
 
 def _in_part(instruction: Decoded, sources: list[Operand]) -> list[Operand]:
     """Without the halves of 64-bit sources that an instruction has no use for."""
-    if _PACKED.match(instruction.mnemonic):
-        low = instruction.modifiers.get("op_sel", [0, 0, 0])
-        high = instruction.modifiers.get("op_sel_hi", [1, 1, 1])
-        return [_half(o, a) if a == b and o.count == 2 else o for o, a, b in zip(sources, low, high)]
     if _WIDE_ADDEND.match(instruction.mnemonic):  # compilers use the low half of the sum alone where that is enough
         return [*sources[:-1], _half(sources[-1], 0)]
     return sources

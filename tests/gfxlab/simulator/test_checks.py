@@ -326,6 +326,23 @@ def test_a_copy_of_half_a_pair_is_no_read_of_the_other_half():
     assert note == "`v_add_u32 v6, v4, v5` reads v5 (line 7), which no instruction before it has written."
 
 
+@pytest.mark.parametrize(
+    "pair, half",
+    [
+        ("v_pk_mul_f32 v[6:7], v[2:3], v[4:5]", "v7"),  # of v[4:5] only v4 was written
+        ("v_pk_mul_f32 v[6:7], v[2:3], v[4:5] op_sel:[0,1] op_sel_hi:[1,0]", "v6"),
+        ("v_pk_fma_f32 v[6:7], v[2:3], v[2:3], v[4:5]", "v7"),
+        ("v_lshl_add_u64 v[6:7], v[2:3], 1, v[4:5]", "v7"),
+    ],
+)
+def test_half_of_a_pair_may_be_left_undefined_until_it_is_read(pair, half):
+    other = {"v6": "v7", "v7": "v6"}[half]
+    code = f"v_mov_b32 v2, 1.0\nv_mov_b32 v3, 1.0\nv_mov_b32 v4, 1.0\n{pair}"
+    assert launch(f"{code}\nv_add_u32 v8, {other}, {other}").wrong == ()
+    (note,) = launch(f"{code}\n# 9\nv_add_u32 v8, v6, v7").wrong
+    assert note == f"`v_add_u32 v8, v6, v7` reads {half} (line 9), which no instruction before it has written."
+
+
 @pytest.mark.parametrize("arch", ["gfx942", "gfx1100"])
 def test_reads_of_three_words_are_counted(arch):
     name = "ds_read_b96" if arch == "gfx942" else "ds_load_b96"
