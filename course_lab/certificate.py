@@ -1,4 +1,4 @@
-"""`course certificate`: what a learner has solved, on which engines, with which versions and when, as one SVG.
+"""`course certificate`: what a learner has solved, on which engines, with which versions and when, as SVG or PDF.
 
 It is drawn from the learner's own record on the learner's own machine, and says so: nobody watched.
 """
@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from importlib import metadata
+from typing import Protocol
 
 from course_lab.authoring import lessons
 from course_lab.journal import History, histories
@@ -21,7 +22,15 @@ _SELF_CHECKED = (
     "Nobody supervised the work or examined the record."
 )
 _UNKNOWN = "engine not recorded"
-_WIDTH, _LEFT, _RIGHT, _ROW = 760, 36, 724, 20
+WIDTH, _LEFT, _RIGHT, _ROW = 760, 36, 724, 20
+
+
+class Paper(Protocol):
+    """What a certificate is drawn on: lengths in pixels, y grows downwards, kinds as of `gfxlab.draw.svg.Canvas`."""
+
+    def text(self, x: float, y: float, text: str, kind: str = "", size: float = 0) -> None: ...
+    def line(self, x1: float, y1: float, x2: float, y2: float) -> None: ...
+    def outline(self, x: float, y: float, width: float, height: float, kind: str = "l") -> None: ...
 
 
 @dataclass(frozen=True)
@@ -100,7 +109,13 @@ def _versions() -> tuple[tuple[str, str], ...]:
 
 def draw(told: Certificate) -> Picture:
     """The certificate as a picture; its text is the same facts."""
-    canvas = Canvas(_WIDTH)
+    canvas = Canvas(WIDTH)
+    draw_on(canvas, told)
+    return canvas.picture(f"Certificate: {told.headline}, self-checked", str(told))
+
+
+def draw_on(canvas: Paper, told: Certificate) -> None:
+    """The certificate on anything that has a pen."""
     canvas.text(_LEFT, 60, "Triton kernels on AMD GPUs", "b", 26)
     canvas.text(_LEFT, 86, told.name or "A learner of the course", "", 18)
     canvas.text(_RIGHT, 60, told.day, "eq", 14)
@@ -112,11 +127,10 @@ def draw(told: Certificate) -> Picture:
     for line in (*_lines(versions), *_lines(_SELF_CHECKED)):
         y += 16
         canvas.text(_LEFT, y - 4, line, "q")
-    canvas.outline(12, 12, _WIDTH - 24, y + 8, "a")
-    return canvas.picture(f"Certificate: {told.headline}, self-checked", str(told))
+    canvas.outline(12, 12, WIDTH - 24, y + 8, "a")
 
 
-def _lessons(canvas: Canvas, of: Iterable[Passed], y: float) -> float:
+def _lessons(canvas: Paper, of: Iterable[Passed], y: float) -> float:
     """A block for each lesson; the y below them."""
     y0 = y
     for lesson in of:

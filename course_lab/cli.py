@@ -267,20 +267,27 @@ def board(
 @app.command()
 def certificate(
     name: Annotated[str, typer.Option(help="Whose it is; stands on it.")] = "",
-    output: Annotated[Path, typer.Option(help="The SVG file to write.")] = Path("course-certificate.svg"),
+    output: Annotated[Path, typer.Option(help="The file to write, .svg or .pdf.")] = Path("course-certificate.svg"),
 ) -> None:
-    """Draw what you have solved, on which engines and with which versions, as an SVG; self-checked, and it says so."""
+    """Draw what you have solved, on which engines and with which versions, as SVG or PDF; self-checked; it says so."""
     from course_lab import certificate as certificates
     from gfxlab.cli import unwritable
 
-    if output.suffix != ".svg":
-        _stop(
-            f"--output {output}: the certificate is an SVG. Name a file ending with .svg; a browser prints it as PDF."
-        )
+    if output.suffix not in (".svg", ".pdf"):
+        _stop(f"--output {output}: the certificate is an SVG or a PDF. Name a file that ends with .svg or .pdf.")
     if problem := unwritable(output, "--output"):
         _stop(problem)
-    drawn = certificates.draw(certificates.collect(name))
-    output.write_text(drawn.svg, encoding="utf-8")
+    told = certificates.collect(name)
+    drawn = certificates.draw(told)
+    if output.suffix == ".pdf":
+        from course_lab import certificate_pdf
+
+        try:
+            certificate_pdf.write(told, output)
+        except ValueError as error:
+            _stop(f"--name {name!r}: {error}")
+    else:
+        output.write_text(drawn.svg, encoding="utf-8")
     print(f"{drawn}\nWritten: {output}")
 
 

@@ -1,4 +1,4 @@
-"""The certificate: what it counts, what it says of itself, and that its file is an SVG."""
+"""The certificate: what it counts, what it says of itself, and that its file is an SVG or a PDF."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from datetime import date
 from xml.etree import ElementTree
 
 import pytest
+from matplotlib.figure import Figure
 
-from course_lab import certificate
+from course_lab import certificate, certificate_pdf
 from course_lab.authoring import lessons
 from course_lab.check import grade
 from course_lab.check.attempts import keep
@@ -59,3 +60,22 @@ def test_the_picture_is_an_svg_that_names_all_and_says_that_nobody_watched(fake_
     for part in ("Ada <Lovelace> & Co", "2026-11-22", told.headline, "90.1", "interpreter", "triton 3", "torch 2"):
         assert part in words
     assert "Self-checked" in words and "Nobody supervised" in words and "Self-checked" in str(drawn)
+
+
+def test_the_pdf_has_the_words_of_the_svg_on_one_page(fake_course, course_home, tmp_path, monkeypatch):
+    passed("90.1", engines=["interpreter"])
+    told, drawn = certificate.collect("Ada $x$ <Лавлейс>", DAY), []
+    text = Figure.text
+    monkeypatch.setattr(Figure, "text", lambda self, x, y, s, **how: drawn.append(s) or text(self, x, y, s, **how))
+    certificate_pdf.write(told, tmp_path / "c.pdf")
+    root = ElementTree.fromstring(certificate.draw(told).svg)
+    assert drawn == [text.text for text in root.iter("{http://www.w3.org/2000/svg}text")]
+    pdf = (tmp_path / "c.pdf").read_bytes()
+    assert pdf.startswith(b"%PDF-") and b"/Count 1" in pdf and f"{told.headline}, self-checked".encode() in pdf
+
+
+
+def test_a_name_that_the_font_cannot_write_is_refused(fake_course, course_home, tmp_path):
+    with pytest.raises(ValueError, match="'李'.*SVG"):
+        certificate_pdf.write(certificate.collect("Ada 李", DAY), tmp_path / "c.pdf")
+    assert not (tmp_path / "c.pdf").exists()

@@ -223,12 +223,18 @@ def test_a_report_that_cannot_be_written_is_refused_before_the_work(course, monk
     assert status == 1 and error.startswith("course: --output nowhere/report.md: there is no folder ")
 
 
-def test_certificate_writes_an_svg_and_refuses_other_files(course, tmp_path):
+@pytest.mark.parametrize(("name", "begins"), [("mine.svg", b"<svg"), ("mine.pdf", b"%PDF-")])
+def test_the_ending_of_its_file_decides_what_a_certificate_is(course, tmp_path, name, begins):
     record("90.1", "attempt", status="passed", answer="a", code="x", entry="x", engines=["interpreter"])
-    file = tmp_path / "mine.svg"
+    file = tmp_path / name
     status, output, _ = course("certificate", "--name", "Ada", "--output", str(file))
     assert status == 0 and "Self-checked" in output and str(file) in output
-    assert file.read_text().startswith("<svg") and "Ada" in file.read_text()
-    for wrong in (tmp_path / "mine.pdf", tmp_path / "nowhere" / "mine.svg"):
-        status, _, error = course("certificate", "--output", str(wrong))
-        assert status != 0 and "--output" in error and not wrong.exists()
+    assert file.read_bytes().startswith(begins)
+
+
+@pytest.mark.parametrize(
+    ("file", "name"), [("mine.png", "Ada"), ("mine", "Ada"), ("nowhere/mine.svg", "Ada"), ("mine.pdf", "李")]
+)
+def test_a_certificate_that_cannot_be_written_is_refused_by_name(course, tmp_path, file, name):
+    status, _, error = course("certificate", "--name", name, "--output", str(tmp_path / file))
+    assert status != 0 and ("李" if name == "李" else "--output") in error and not (tmp_path / file).exists()
