@@ -91,6 +91,15 @@ def rdna(arch: str) -> int:
 
 MI300X = Gpu("gfx942", 304)  # what the interpreter runs is what this GPU would run
 
+_FOR_THE_INTERPRETER = {
+    "weight_rows": 1024,
+    "dot_tiles": ((64, 1024, 1024), (256, 256, 1024)),
+    "dot_bytes": 4 * LINE_BYTES,
+    "few_rows": 0,
+    "tile": 1 << 16,
+    "programs": 1,
+}
+
 _FOUND = Sizes()  # what holds where nobody asks for other sizes
 _sizes = _FOUND
 _instead: Gpu | None = None  # of the GPU that holds a tensor
@@ -126,6 +135,18 @@ def as_on(gpu: Gpu) -> Iterator[Gpu]:
         yield gpu
     finally:
         _instead = before
+
+
+@contextmanager
+def few_programs() -> Iterator[None]:
+    """Launch as few programs as possible inside a `with` block, each with blocks that no GPU could hold.
+
+    For whoever interprets a whole model.  The interpreter pays for each operation of each program, and little for the
+    elements of a block, as long as they stay in a cache.  On a GPU of one compute unit all rules here take their
+    largest blocks; these are larger ones.
+    """
+    with as_on(Gpu(MI300X.arch, 1)), sizes_as(**_FOR_THE_INTERPRETER):
+        yield
 
 
 def overridden() -> bool:

@@ -21,7 +21,6 @@ _HOW = {
     "graph": "a step recorded as a graph",
     "compiled": "a step of torch.compile's, recorded as a graph",
 }
-_LARGE = {"weight_rows": 1024, "dot_tiles": ((256, 256, 256),), "few_rows": 0}  # the interpreter pays for each program
 
 
 class Engine:
@@ -79,7 +78,7 @@ class Engine:
             return
         gfxlab.enable()
         before = engines.launches()
-        with launch.sizes_as(**_LARGE):
+        with launch.few_programs():
             yield
         self.launches += engines.launches() - before
 

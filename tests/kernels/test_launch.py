@@ -278,6 +278,21 @@ def test_other_sizes_hold_inside_a_with_block_and_no_longer():
     assert launch.sizes() == before and launch.holds_row(x) and launch.elementwise(x).meta["BLOCK"] == before.tile
 
 
+def test_few_programs_take_the_largest_blocks_inside_a_with_block_and_no_longer():
+    weight, prompt = matrix(3072, 576), matrix(37, 576)
+
+    def programs():
+        shapes = launch.weight_rows(weight), launch.matmul_tiles(prompt, 37, 3072, 576), launch.tiles(matrix(37, 1536))
+        return [grid[0] for grid, _ in shapes], [grid[1:] for grid, _ in shapes]
+
+    usual = programs()
+    with launch.few_programs():
+        assert programs() == ([3, 3, 3], [(), (1,), ()])
+        assert launch.overridden()
+    assert programs() == usual and not launch.overridden()
+    assert usual[0][0] == 192
+
+
 def test_a_size_that_does_not_exist_is_named():
     with pytest.raises(TypeError, match="max_rows"), launch.sizes_as(max_rows=64):
         pass

@@ -44,6 +44,17 @@ def test_any_number_of_rows_a_program(most, device):
         torch.testing.assert_close(run("linear", x, weight), reference.linear(x, weight), atol=1e-4, rtol=1e-4)
 
 
+@pytest.mark.parametrize("tokens", [1, 37])
+def test_few_programs_give_the_same_numbers(tokens, device):
+    x, weight = randn((tokens, 100), device=device), randn((1030, 100), device=device, seed=1)
+    if x.is_cuda:
+        pytest.skip("blocks that no GPU could hold")
+    with launch.few_programs(), trace() as launches:
+        y = run("linear", x, weight)
+    assert [one.grid[:2] for one in launches] == [(2, 1)]
+    torch.testing.assert_close(y, reference.linear(x, weight), atol=1e-4, rtol=1e-4)
+
+
 def test_nothing_to_do(device):
     assert run("linear", randn((0, 8), device=device), randn((5, 8), device=device)).shape == (0, 5)
     assert run("linear", randn((1, 8), device=device), randn((0, 8), device=device)).shape == (1, 0)
