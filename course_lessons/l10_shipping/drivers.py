@@ -84,13 +84,14 @@ def contract(names):
                 y = ship(*args)
         except (ValueError, TypeError) as error:
             raise Told(f"{type(error).__name__}\n{error}").with_traceback(error.__traceback__) from None
-        _look_at_what_is_given(args[0], y, copies.elements, hooks.launches() - before)
+        _look_at_what_is_given(args, y, copies.elements, hooks.launches() - before)
         return y
 
     return run
 
 
-def _look_at_what_is_given(x, y, copied, launches):
+def _look_at_what_is_given(args, y, copied, launches):
+    x, given = args[0], [a.untyped_storage().data_ptr() for a in args if isinstance(a, torch.Tensor)]
     if not isinstance(y, torch.Tensor):
         raise Finding("wrong-type", f"`ship` must return a tensor, and it returned {type(y).__name__}.")
     if copied >= x.numel() > 0:
@@ -107,8 +108,8 @@ def _look_at_what_is_given(x, y, copied, launches):
         )
     if y.numel() and not launches:
         raise Finding("no-kernel", "No kernel ran. `ship` checks, and then it calls your kernel.")
-    if y.numel() and y.untyped_storage().data_ptr() == x.untyped_storage().data_ptr():
-        raise Finding("aliased-result", "The result lies in the memory of `x`. It needs memory of its own.")
+    if y.numel() and y.untyped_storage().data_ptr() in given:
+        raise Finding("aliased-result", "The result lies in the memory of an argument. It needs memory of its own.")
 
 
 # ---- gradients -----------------------------------------------------------------------------------------------------
@@ -419,14 +420,13 @@ def tests_of(names):
 
 
 def _values(mark):
-    names = mark.args[0]
-    names = [name.strip() for name in names.split(",")] if isinstance(names, str) else list(names)
-    for value in mark.args[1]:
-        value = getattr(value, "values", value) if type(value).__name__ == "ParameterSet" else value
-        single = len(names) == 1 and not (
-            isinstance(value, tuple) and type(value).__name__ == "tuple" and len(value) == 1
-        )
-        yield dict(zip(names, (value,) if single else value))
+    """What each set of values gives its names, as pytest reads them: one name in a string takes a tuple as it is."""
+    names, sets = [*mark.args, *(mark.kwargs[key] for key in ("argnames", "argvalues") if key in mark.kwargs)][:2]
+    whole = isinstance(names, str) and "," not in names
+    names = [name.strip() for name in names.split(",") if name.strip()] if isinstance(names, str) else list(names)
+    for one in sets:
+        values = one.values if type(one).__name__ == "ParameterSet" else (one,) if whole else one
+        yield dict(zip(names, values, strict=True))
 
 
 def failure(names, implementation):

@@ -5,13 +5,17 @@
 # [10 Shipping a kernel](../notebooks/10_shipping.ipynb) first.
 #
 # **You choose the kernel.** 10.1 to 10.5 begin with `my_kernel("2.2")`: your last right answer to that exercise, or the
-# course's solution until you have one. Write `my_kernel("3.2")` instead, and change the signature beside it, to ship
-# the other one:
+# course's solution until you have one. Write another number there, and change the signature below it, to ship another
+# kernel of yours:
 #
-# | kernel | its function | what is shipped |
-# |---|---|---|
-# | `my_kernel("2.2")` | `rms_norm(x, weight, eps)`, `x` of shape `(M, N)` | `ship(x, weight, eps=1e-6)` |
-# | `my_kernel("3.2")` | `silu_and_mul(x)`, `x` of shape `(M, 2 * d)` | `ship(x)` |
+# | kernel | its function | what is shipped | in |
+# |---|---|---|---|
+# | `my_kernel("2.2")` | `rms_norm(x, weight, eps)`, `x` of shape `(M, N)` | `ship(x, weight, eps=1e-6)` | all |
+# | `my_kernel("3.2")` | `silu_and_mul(x)`, `x` of shape `(M, 2 * d)` | `ship(x)` | all |
+# | `my_kernel("6.1")` | `softmax(x)`, `x` of shape `(M, N)` | `ship(x)` | 10.1, 10.2, 10.3, 10.5 |
+# | `my_kernel("1.2")` | `add(x, y)`, two contiguous tensors of one shape | `ship(x, y)` | 10.1, 10.2, 10.3, 10.5 |
+#
+# The softmax and the sum are no layers of a Llama, so 10.4 does not offer them.
 #
 # Each answer is one cell. `torch`, `triton`, `tl`, `math` and `my_kernel` are given. Press **Shift + Enter** to have it
 # graded. `%hint 10.1` gives the next of three hints, `%solution 10.1` shows a solution after three real attempts, and
@@ -30,8 +34,9 @@ from course_lab import my_kernel, progress
 # - **Output**: a new tensor of the shape and dtype of `x` (3.2: with half as many columns). A tensor without elements
 #   gives a tensor without elements, and no kernel runs
 # - **Refused**, with a `ValueError` or a `TypeError` that names the offending shape, dtype, device or stride: another
-#   dtype; a weight of another shape or on another device; no dimensions; (3.2: an odd number of columns); and every
-#   layout that the kernel cannot walk with one row stride. Nothing as large as `x` is ever copied
+#   dtype; a weight of another shape or on another device; no dimensions; (3.2: an odd number of columns; 1.2: two
+#   shapes, dtypes or devices); and every layout that the kernel cannot walk with one row stride (1.2: that is not
+#   contiguous). Nothing as large as `x` is ever copied
 
 
 # %% exercise="10.1"
@@ -86,7 +91,8 @@ def ship(x, weight, eps=1e-6):
 #   $$dx = rstd \, (g - \hat{x} \cdot \mathrm{mean}_c(g \, \hat{x})), \qquad dw_c = \sum_r dy_{rc} \, \hat{x}_{rc}$$
 #
 #   computed in float32; each gradient has the dtype of its tensor. (3.2: $d\,gate = dy \cdot up \cdot \sigma \, (1 +
-#   gate \, (1 - \sigma))$ with $\sigma$ the sigmoid of the gate, $d\,up = dy \cdot silu(gate)$, side by side.)
+#   gate \, (1 - \sigma))$ with $\sigma$ the sigmoid of the gate, $d\,up = dy \cdot silu(gate)$, side by side. 6.1:
+#   $dx = y \, (dy - \sum_c dy \, y)$. 1.2: the gradient that arrives, for both.)
 #
 # The backward pass may be PyTorch's operations; a kernel of yours is welcome.
 

@@ -33,6 +33,34 @@ def silu_and_mul_with_gradients(numbers: int, x: Tensor, dy: Tensor | None) -> t
     return y.detach().to(x.dtype), dx.to(x.dtype)
 
 
+def softmax_with_gradients(numbers: int, x: Tensor, dy: Tensor | None) -> tuple:
+    """(y, dx) of the softmax of each row, likewise."""
+    x64 = x.double().requires_grad_()
+    y = torch.softmax(x64, -1)
+    (dx,) = torch.autograd.grad(y, x64, _arrived(dy, y))
+    return y.detach().to(x.dtype), dx.to(x.dtype)
+
+
+def softmax_without_projection(numbers: int, x: Tensor, dy: Tensor | None) -> tuple:
+    """The mistake of taking the sum under the softmax for a constant."""
+    y = torch.softmax(x.double(), -1)
+    return y.to(x.dtype), (y * _arrived(dy, y)).to(x.dtype)
+
+
+def softmax_mean_for_sum(numbers: int, x: Tensor, dy: Tensor | None) -> tuple:
+    """The mistake of a mean in the second term."""
+    y = torch.softmax(x.double(), -1)
+    arrived = _arrived(dy, y)
+    return y.to(x.dtype), (y * (arrived - (arrived * y).mean(-1, keepdim=True))).to(x.dtype)
+
+
+def sum_with_gradients(numbers: int, x: Tensor, y: Tensor, dy: Tensor | None) -> tuple:
+    """(z, dx, dy) of z = x + y: the gradient that arrives, twice."""
+    z = (x.double() + y.double()).to(x.dtype)
+    arrived = _arrived(dy, z)
+    return z, arrived, arrived
+
+
 def _parts(x: Tensor, weight: Tensor, eps: float, dy: Tensor | None) -> tuple:
     """rstd, x_hat, g and dy in float64, and the result."""
     x64 = x.double()

@@ -21,7 +21,7 @@ from course_lessons.l10_shipping import reference as own
 
 _FINE = {"atol": 0.0, "rtol": 0.0, "why": "the driver complains by itself, and returns a zero"}
 _ROW = in_float32(1245, size=1.0)
-_NORM, _GATED = "2.2", "3.2"
+_NORM, _GATED, _SOFTMAX, _SUM = "2.2", "3.2", "6.1", "1.2"
 _BF16, _F16 = torch.bfloat16, torch.float16
 
 
@@ -52,19 +52,22 @@ def _refuses(name: str, words: str, *given: Any, where: str = "here") -> Case:
     return replace(_case(name, "refuses", words, where, *given), hidden=2)
 
 
-def _picked(exercise: Exercise, **of_gated: Any) -> Exercise:
-    """The exercise for RMSNorm, which also offers the gated activation."""
-    return replace(exercise, picks=((_NORM, exercise), (_GATED, replace(exercise, **of_gated))))
+def _picked(exercise: Exercise, others: dict[str, dict[str, Any]]) -> Exercise:
+    """The exercise for RMSNorm, which also offers other kernels: by number, in what it is then another."""
+    changed = tuple((number, replace(exercise, **changes)) for number, changes in others.items())
+    return replace(exercise, picks=((_NORM, exercise), *changed))
 
 
 # ---- 10.1 ----------------------------------------------------------------------------------------------------------
 
 
-def _contract(kind: str, words: str, where: str, *args: Any) -> Tensor:
+def _contract(formula: Callable[..., Tensor]) -> Callable[..., Tensor]:
     """What a case must return: the kernel's numbers, or a zero where it is refused."""
-    if kind == "refuses":
-        return drivers.FINE
-    return reference.rms_norm(*args) if len(args) > 1 else reference.silu_and_mul(*args)
+
+    def told(kind: str, words: str, where: str, *args: Any) -> Tensor:
+        return drivers.FINE if kind == "refuses" else formula(*args)
+
+    return told
 
 
 def _x(*shape: int, view: Callable[[Tensor], Tensor] = lambda x: x, **kind: Any) -> Callable[[Generator], Tensor]:
@@ -80,7 +83,7 @@ _IN_HALF = {"atol": 1e-6, "rtol": 2**-7, "why": "one rounding to bfloat16, and w
 
 
 def _shared_contract(columns: int, *rest: Any) -> tuple[Case, ...]:
-    """What both kernels must meet; rest: the arguments after x, for rows of so many columns."""
+    """What all kernels of rows must meet; rest: the arguments after x, for rows of so many columns."""
     n = columns
     return (
         _gives("a batch of sequences, three dimensions", "gives", _x(2, 3, n), *rest, **_WIDER),
@@ -107,6 +110,41 @@ def _shared_contract(columns: int, *rest: Any) -> tuple[Case, ...]:
     )
 
 
+def _same(make: Callable[[Generator], Tensor]) -> tuple[Callable, Callable]:
+    """Two arguments of one form."""
+    return make, make
+
+
+_OF_A_SUM = (
+    _gives("a batch of sequences, three dimensions", "gives", *_same(_x(2, 3, 576)), **_WIDER),
+    _gives("one dimension, more than a block", "gives", *_same(_x(2500)), **_WIDER),
+    _gives("bfloat16", "gives", *_same(_x(2, 1, 3, 576, dtype=_BF16)), **_IN_HALF),
+    _gives("a single number, no dimensions", "gives", torch.tensor(2.0), torch.tensor(3.0), **_WIDER),
+    _gives("rows of a matrix", "gives", *_same(_x(6, 100, view=lambda x: x[2:5])), **_WIDER),
+    _gives("no rows", "gives nothing", *_same(_x(0, 576)), **_WIDER),
+    _gives("rows of no elements", "gives nothing", *_same(_x(3, 0)), **_WIDER),
+    _gives("every second column", "gives or refuses", *_same(_x(3, 200, view=lambda x: x[:, ::2])), **_WIDER),
+    _gives(
+        "rows further apart than they are long",
+        "gives or refuses",
+        *_same(_x(4, 112, view=lambda x: x[:, :100])),
+        **_WIDER,
+    ),
+    _gives("both transposed", "gives or refuses", *_same(_x(100, 4, view=lambda x: x.t())), **_WIDER),
+    _gives("one of them transposed", "gives or refuses", _x(100, 4, view=lambda x: x.t()), _x(4, 100), **_WIDER),
+    _gives(
+        "the other one expanded", "gives or refuses", _x(4, 100), _x(1, 100, view=lambda x: x.expand(4, 100)), **_WIDER
+    ),
+    _refuses("float64 is refused", "float64", *_same(_x(3, 100, dtype=torch.float64))),
+    _refuses("integers are refused", "int64", *_same(_x(3, 100, scale=9.0, dtype=torch.int64))),
+    _refuses("two dtypes are refused", "bfloat16|float32", _x(3, 100), _x(3, 100, dtype=_BF16)),
+    _refuses("a shorter one is refused", "99|100", _x(3, 100), _x(3, 99)),
+    _refuses("one row for all is refused", "(3, 100)|[3, 100]|(100,)|[100]", _x(3, 100), _x(100)),
+    _refuses("as many elements in another shape", "(4, 75)|[4, 75]|75", _x(3, 100), _x(4, 75)),
+    _refuses("one of them on another device", "meta", *_same(_x(3, 100)), where="meta"),
+)
+
+
 _SHIP = _picked(
     Exercise(
         number="10.1",
@@ -114,7 +152,7 @@ _SHIP = _picked(
         stars=2,
         minutes=20,
         entry="ship",
-        reference=_contract,
+        reference=_contract(reference.rms_norm),
         driver=drivers.contract,
         judge=judges.contract,
         time_limit=20.0,
@@ -139,12 +177,26 @@ _SHIP = _picked(
             "x.shape[-1])` inside try, `return kernel(rows, <...>).view(x.shape)`.",
         ),
     ),
-    cases=(
-        *_shared_contract(600),
-        _gives("rows of no elements", "gives nothing", _x(3, 0), **_WIDER),
-        _refuses("an odd number of columns", "7", _x(3, 7)),
-        _gives("two columns", "gives", _x(5, 2), **_WIDER),
-    ),
+    {
+        _GATED: {
+            "reference": _contract(reference.silu_and_mul),
+            "cases": (
+                *_shared_contract(600),
+                _gives("rows of no elements", "gives nothing", _x(3, 0), **_WIDER),
+                _refuses("an odd number of columns", "7", _x(3, 7)),
+                _gives("two columns", "gives", _x(5, 2), **_WIDER),
+            ),
+        },
+        _SOFTMAX: {
+            "reference": _contract(reference.softmax),
+            "cases": (
+                *_shared_contract(600),
+                _gives("rows of no elements", "gives nothing", _x(3, 0), **_WIDER),
+                _gives("one column", "gives", _x(5, 1), **_WIDER),
+            ),
+        },
+        _SUM: {"reference": _contract(torch.add), "cases": _OF_A_SUM},
+    },
 )
 
 
@@ -153,6 +205,8 @@ _SHIP = _picked(
 _GRADIENTS = each(in_float32(1245, size=1.0), in_float32(1245, size=4.0), in_float32(64, size=8.0))
 _GRADIENTS_BF16 = each(*[{"atol": 0.03, "rtol": 2**-7, "why": "bfloat16 keeps 8 bits"}] * 2, in_float32(64, size=8.0))
 _TWO = each(in_float32(1, size=1.0), in_float32(8, size=4.0))
+_OF_ROWS = each(in_float32(1245, size=1.0), in_float32(1245, size=4.0))
+_THREE = each(in_float32(1, size=4.0) | {"rtol": 2**-7}, *[{"atol": 0.0, "rtol": 0.0, "why": "a copy of dy"}] * 2)
 _TWO_BF16 = each(*[{"atol": 0.03, "rtol": 2**-7, "why": "bfloat16 keeps 8 bits"}] * 2)
 
 
@@ -186,6 +240,27 @@ _GRADIENT_SUSPECTS = (
     Suspect("sum-not-mean", "The second term of `dx` has a sum over the row; it is a mean.", own.sum_for_mean),
 )
 
+_OF_SOFTMAX = (
+    Suspect(
+        "projection-missing",
+        "`dx` is what it would be if the sum under the softmax were a constant. It depends on every element of the "
+        "row, and that is the second term.",
+        own.softmax_without_projection,
+    ),
+    Suspect("mean-not-sum", "The second term of `dx` has a mean over the row; it is a sum.", own.softmax_mean_for_sum),
+)
+
+
+def _row_backward(m: int, n: int, *, dtype=torch.float32, scale=1.0, summed=False, mean=0.0) -> tuple:
+    dy = None if summed else (lambda g: _randn((m, n), g, dtype))
+    return 0, lambda g: (_randn((m, n), g, dtype, scale) + mean).to(dtype), dy
+
+
+def _sum_backward(*shape: int, dtype=torch.float32, summed=False) -> tuple:
+    dy = None if summed else _x(*shape, dtype=dtype)
+    return 0, *_same(_x(*shape, dtype=dtype)), dy
+
+
 _BACKWARD = _picked(
     Exercise(
         number="10.2",
@@ -217,31 +292,62 @@ _BACKWARD = _picked(
         ),
         suspects=_GRADIENT_SUSPECTS,
     ),
-    reference=own.silu_and_mul_with_gradients,
-    suspects=(),
-    cases=(
-        _case("576 columns", *_gated_backward(4, 576), **_TWO),
-        _case("one column", *_gated_backward(3, 1), **_TWO),
-        _case(
-            "gates up to 100",
-            *_gated_backward(3, 65, scale=30.0),
-            **each(in_float32(1, size=90.0), _TWO | {"atol": 1e-2}),
-        ),
-        _case("the gradient of a sum, one number spread out", *_gated_backward(4, 100, summed=True), **_TWO),
-        _case("bfloat16", *_gated_backward(4, 100, dtype=_BF16), **_TWO_BF16),
-    ),
+    {
+        _GATED: {
+            "reference": own.silu_and_mul_with_gradients,
+            "suspects": (),
+            "cases": (
+                _case("576 columns", *_gated_backward(4, 576), **_TWO),
+                _case("one column", *_gated_backward(3, 1), **_TWO),
+                _case(
+                    "gates up to 100",
+                    *_gated_backward(3, 65, scale=30.0),
+                    **each(in_float32(1, size=90.0), _TWO | {"atol": 1e-2}),
+                ),
+                _case("the gradient of a sum, one number spread out", *_gated_backward(4, 100, summed=True), **_TWO),
+                _case("bfloat16", *_gated_backward(4, 100, dtype=_BF16), **_TWO_BF16),
+            ),
+        },
+        _SOFTMAX: {
+            "reference": own.softmax_with_gradients,
+            "suspects": _OF_SOFTMAX,
+            "cases": (
+                _case("576 columns", *_row_backward(5, 576), **_OF_ROWS),
+                _case("a power of two", *_row_backward(4, 64), **_OF_ROWS),
+                _case("one column", *_row_backward(3, 1), **_OF_ROWS),
+                _case("wider than 1024", *_row_backward(2, 1245), **_OF_ROWS),
+                _case("one element far above the others", *_row_backward(3, 100, scale=30.0), **_OF_ROWS),
+                _case("all far below zero", *_row_backward(3, 100, mean=-200.0), **_OF_ROWS),
+                _case("the gradient of a sum, which is 0", *_row_backward(4, 100, summed=True), **_OF_ROWS),
+                _case("bfloat16", *_row_backward(4, 100, dtype=_BF16), **_TWO_BF16),
+            ),
+        },
+        _SUM: {
+            "reference": own.sum_with_gradients,
+            "suspects": (),
+            "cases": (
+                _case("a matrix", *_sum_backward(5, 576), **_THREE),
+                _case("one dimension", *_sum_backward(1245), **_THREE),
+                _case("the gradient of a sum, one number spread out", *_sum_backward(4, 100, summed=True), **_THREE),
+                _case("bfloat16", *_sum_backward(4, 100, dtype=_BF16), **_THREE),
+            ),
+        },
+    },
 )
 
 
 # ---- 10.3 ----------------------------------------------------------------------------------------------------------
 
 
-def _operator(kind: str, *args: Any) -> Tensor:
-    if kind in ("describes", "examined"):
-        return drivers.FINE
-    x, rest = (args[0] * 2 if kind == "compiled" else args[0]), args[1:]
-    y = reference.rms_norm(x, *rest) if rest else reference.silu_and_mul(x)
-    return y + 1 if kind == "compiled" else y
+def _operator(formula: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """What a case must return: the kernel's numbers, around which one more operation stands where it is compiled."""
+
+    def told(kind: str, x: Tensor, *rest: Any) -> Tensor:
+        if kind in ("describes", "examined"):
+            return drivers.FINE
+        return formula(2 * x, *rest) + 1 if kind == "compiled" else formula(x, *rest)
+
+    return told
 
 
 def _slice(m: int, n: int, **kind: Any) -> Callable[[Generator], Tensor]:
@@ -266,7 +372,7 @@ _OPERATOR = _picked(
         stars=2,
         minutes=15,
         entry="operator",
-        reference=_operator,
+        reference=_operator(reference.rms_norm),
         driver=drivers.operators,
         time_limit=60.0,
         cases=_operator_cases(100, _w(100), 1e-5),
@@ -278,7 +384,21 @@ _OPERATOR = _picked(
             "`@operator.register_fake`, `def _(x, weight, eps):`, `return x.new_empty(<the result's shape>)`.",
         ),
     ),
-    cases=_operator_cases(100),
+    {
+        _GATED: {"reference": _operator(reference.silu_and_mul), "cases": _operator_cases(100)},
+        _SOFTMAX: {"reference": _operator(reference.softmax), "cases": _operator_cases(100)},
+        _SUM: {
+            "reference": _operator(torch.add),
+            "cases": (
+                _case("called", "gives", *_same(_x(4, 300)), **_ROW),
+                _case("the description of a matrix", "describes", *_same(_x(4, 300))),
+                _case("the description of three dimensions", "describes", *_same(_x(2, 3, 50))),
+                _case("the description in bfloat16", "describes", *_same(_x(2, 100, dtype=_BF16))),
+                _case("examined by opcheck", "examined", *_same(_x(3, 100))),
+                _case("one node of one graph", "compiled", *_same(_x(3, 100)), **_ROW),
+            ),
+        },
+    },
 )
 
 
@@ -316,7 +436,7 @@ _LAYER = _picked(
             "`forward`, `kernel(x.view(-1, <...>), self.weight, <eps>).view(x.shape)`.",
         ),
     ),
-    cases=_layer_cases("LlamaMLP"),
+    {_GATED: {"cases": _layer_cases("LlamaMLP")}},
 )
 
 
@@ -390,6 +510,58 @@ _RIGHT_GATES = (
     _Right("a gate by tl.sigmoid", "3.2", (("gate / (1.0 + tl.exp(-gate))", "gate * tl.sigmoid(gate)"),)),
     _Right("a gate with other blocks", "3.2", (("512", "128"),)),
 )
+_WRONG_SOFTMAXES = (
+    _Wrong("a softmax that overflows", (("x - tl.max(x, axis=0)", "x"),)),
+    _Wrong("a softmax whose masked lanes count", (('other=-float("inf")', "other=0.0"),)),
+    _Wrong("a softmax that underflows below zero", (("tl.max(x, axis=0)", "tl.maximum(tl.max(x, axis=0), 0.0)"),)),
+    _Wrong("a softmax to base 2", (("tl.exp(x", "tl.exp2(x"),)),
+    _Wrong("a softmax that is not divided", (("numerator / tl.sum(numerator, axis=0)", "numerator"),)),
+    _Wrong("a softmax that divides by N", (("/ tl.sum(numerator, axis=0)", "/ N"),)),
+    _Wrong("a softmax that divides by the largest", (("/ tl.sum(numerator", "/ tl.max(numerator"),)),
+    _Wrong("a softmax that takes rows to be N apart", (("row * stride_xm", "row * N"),)),
+    _Wrong("a softmax for 1024 columns", (("triton.next_power_of_2(N)", "min(triton.next_power_of_2(N), 1024)"),)),
+    _Wrong(
+        "a softmax that gives every row the first one's", (("tl.program_id(0).to(tl.int64)", "tl.program_id(0) * 0"),)
+    ),
+    _Wrong("a softmax that always returns float32", (("dtype=x.dtype, device", "dtype=torch.float32, device"),)),
+    _Wrong(
+        "a softmax that writes its result into x",
+        (("y = torch.empty((M, N), dtype=x.dtype, device=x.device)", "y = x"),),
+    ),
+    _Wrong("a softmax that is off by four parts in a thousand", (("y = numerator /", "y = 1.004 * numerator /"),)),
+)
+_RIGHT_SOFTMAXES = (
+    _Right("the course's solution", "6.1"),
+    _Right(
+        "a softmax with another power",
+        "6.1",
+        (("tl.exp(x - tl.max(x, axis=0))", "tl.exp2((x - tl.max(x, axis=0)) * 1.44269504)"),),
+    ),
+    _Right(
+        "a softmax that multiplies by 1 / sum",
+        "6.1",
+        (("numerator / tl.sum(numerator, axis=0)", "numerator * (1.0 / tl.sum(numerator, axis=0))"),),
+    ),
+)
+_WRONG_SUMS = (
+    _Wrong("a difference", (("(x + y)", "(x - y)"),)),
+    _Wrong("twice the first", (("(x + y)", "(x + x)"),)),
+    _Wrong("the second alone", (("(x + y)", "y"),)),
+    _Wrong("a grid that is rounded down", (("triton.cdiv(n, 1024)", "max(n // 1024, 1)"),)),
+    _Wrong("one program", (("(triton.cdiv(n, 1024),)", "(1,)"),)),
+    _Wrong("a mask that ends early", (("offs < n", "offs < n - 1"),)),
+    _Wrong("the first row alone", (("n = x.numel()", "n = x.shape[-1]"),)),
+    _Wrong("float32 whatever x is", (("torch.empty_like(x)", "torch.empty_like(x, dtype=torch.float32)"),)),
+    _Wrong("a sum that is written into x", (("z = torch.empty_like(x)", "z = x"),)),
+    _Wrong("a sum that is cut off at 1000", (("(x + y)", "tl.minimum(x + y, 1000.0)"),)),
+    _Wrong("a sum by way of float16", (("(x + y)", "(x + y).to(tl.float16)"),)),
+    _Wrong("a sum that is off by four parts in a thousand", (("(x + y)", "(1.004 * (x + y))"),)),
+)
+_RIGHT_SUMS = (
+    _Right("the course's solution", "1.2"),
+    _Right("a sum in blocks of 256", "1.2", (("1024", "256"),)),
+    _Right("a sum the other way round", "1.2", (("(x + y)", "(y + x)"),)),
+)
 
 
 def edited(number: str, edits: tuple[tuple[str, str], ...]) -> str:
@@ -441,6 +613,28 @@ def _gate_probes(g: Generator) -> list:
     ]
 
 
+def _softmax_probes(g: Generator) -> list:
+    return [
+        (_randn((4, 64), g),),
+        (_randn((2, 1245), g),),
+        (_randn((3, 113), g)[:, :100],),
+        (_randn((3, 100), g, scale=300.0),),
+        (_randn((3, 64), g) - 200.0,),
+        (_randn((3, 1), g),),
+        (_randn((3, 100), g, _BF16),),
+    ]
+
+
+def _sum_probes(g: Generator) -> list:
+    return [
+        (_randn((4, 64), g), _randn((4, 64), g)),
+        (_randn((3, 1245), g), _randn((3, 1245), g)),
+        (_randn((1,), g), _randn((1,), g)),
+        (_randn((3, 100), g, scale=3e4), _randn((3, 100), g, scale=3e4)),
+        (_randn((3, 100), g, _BF16), _randn((3, 100), g, _BF16)),
+    ]
+
+
 _SUITE = _picked(
     Exercise(
         number="10.5",
@@ -464,7 +658,11 @@ _SUITE = _picked(
             "`MUTANTS = [(<name>, '/ N', '/ BLOCK'), <...>]`.",
         ),
     ),
-    cases=_suite_cases(_GATED, _RIGHT_GATES, _WRONG_GATES, _gate_probes),
+    {
+        _GATED: {"cases": _suite_cases(_GATED, _RIGHT_GATES, _WRONG_GATES, _gate_probes)},
+        _SOFTMAX: {"cases": _suite_cases(_SOFTMAX, _RIGHT_SOFTMAXES, _WRONG_SOFTMAXES, _softmax_probes)},
+        _SUM: {"cases": _suite_cases(_SUM, _RIGHT_SUMS, _WRONG_SUMS, _sum_probes)},
+    },
 )
 
 

@@ -74,7 +74,6 @@ def test_the_pdf_has_the_words_of_the_svg_on_one_page(fake_course, course_home, 
     assert pdf.startswith(b"%PDF-") and b"/Count 1" in pdf and f"{told.headline}, self-checked".encode() in pdf
 
 
-
 def test_a_name_that_the_font_cannot_write_is_refused(fake_course, course_home, tmp_path):
     with pytest.raises(ValueError, match="'李'.*SVG"):
         certificate_pdf.write(certificate.collect("Ada 李", DAY), tmp_path / "c.pdf")

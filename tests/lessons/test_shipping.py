@@ -1,4 +1,4 @@
-"""Lesson 10 on both kernels that may be shipped: right answers written in other ways, weak test suites, false picks."""
+"""Lesson 10 on the kernels that may be shipped: right answers written in other ways, weak test suites, false picks."""
 
 from __future__ import annotations
 
@@ -157,17 +157,158 @@ def benchmark(gpu, sizes):
             runs[size].append(once(size))
     return {size: torch.tensor(times).median().item() for size, times in runs.items()}
 """
+SOFTMAX_CONTRACT = """\
+kernel = my_kernel("6.1")
+
+def ship(x):
+    if x.dtype not in {torch.float32, torch.float16, torch.bfloat16}:
+        raise TypeError(f"softmax: no kernel for {x.dtype}")
+    if not x.ndim:
+        raise ValueError(f"softmax needs a dimension, got {x.shape}")
+    if not x.numel():
+        return torch.empty_like(x, memory_format=torch.contiguous_format)
+    try:
+        rows = x.view(math.prod(x.shape[:-1]), x.shape[-1])
+    except RuntimeError as error:
+        raise ValueError(f"strides {x.stride()}: {error}") from error
+    if rows.shape[1] > 1 and rows.stride(1) != 1:
+        raise ValueError(f"stride of the columns is {rows.stride(1)}")
+    return kernel(rows).view(x.shape)
+"""
+SOFTMAX_BACKWARD = """\
+kernel = my_kernel("6.1")
+
+class Soft(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        y = kernel(x)
+        ctx.save_for_backward(y)
+        return y
+
+    @staticmethod
+    def backward(ctx, dy):
+        y = ctx.saved_tensors[0].float()
+        inner = (dy.float() * y).sum(dim=-1, keepdim=True)
+        return (y * (dy.float() - inner)).to(dy.dtype)
+
+differentiable = Soft.apply
+"""
+SOFTMAX_OPERATOR = """\
+kernel = my_kernel("6.1")
+
+@torch.library.custom_op("mine::soft", mutates_args=())
+def operator(x: torch.Tensor) -> torch.Tensor:
+    return kernel(x)
+
+@operator.register_fake
+def described(x):
+    return torch.empty(x.shape, dtype=x.dtype, device=x.device)
+"""
+SOFTMAX_SUITE = """\
+kernel = my_kernel("6.1")
+
+def close(got, x):
+    assert got.dtype == x.dtype
+    rtol = 1e-5 + torch.finfo(x.dtype).eps
+    torch.testing.assert_close(got.double(), x.double().softmax(-1), rtol=rtol, atol=1e-7)
+
+def inputs():
+    torch.manual_seed(0)
+    for m, n in ((4, 64), (1, 1), (3, 100), (2, 1500)):
+        yield torch.randn(m, n)
+        yield 200 * torch.randn(m, n)
+        yield torch.randn(m, n) - 300
+        yield torch.randn(m, n + 7)[:, :n]
+        yield torch.randn(m, n).bfloat16()
+
+def test_values(implementation):
+    for x in inputs():
+        before = x.clone()
+        close(implementation(x), before)
+        assert torch.equal(x, before)
+
+MUTANTS = [("max", "x - tl.max(x, axis=0)", "x"), ("other", '-float("inf")', "0.0"), ("exp", "tl.exp(", "tl.exp2(")]
+"""
+SUM_CONTRACT = """\
+kernel = my_kernel("1.2")
+DTYPES = torch.float32, torch.float16, torch.bfloat16
+
+def ship(x, y):
+    if x.dtype != y.dtype or x.dtype not in DTYPES:
+        raise TypeError(f"dtypes {x.dtype} and {y.dtype}; one of {DTYPES} for both")
+    if x.shape != y.shape:
+        raise ValueError(f"shapes {tuple(x.shape)} and {tuple(y.shape)} differ")
+    if x.device != y.device:
+        raise ValueError(f"devices {x.device} and {y.device} differ")
+    if x.numel() == 0:
+        return torch.empty_like(x)
+    if not (x.is_contiguous() and y.is_contiguous()):
+        raise ValueError(f"contiguous tensors are needed, strides are {x.stride()} and {y.stride()}")
+    return kernel(x, y)
+"""
+SUM_BACKWARD = """\
+kernel = my_kernel("1.2")
+
+class Sum(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, y):
+        return kernel(x, y)
+
+    @staticmethod
+    def backward(ctx, dz):
+        return dz, dz
+
+def differentiable(x, y):
+    return Sum.apply(x, y)
+"""
+SUM_OPERATOR = """\
+kernel = my_kernel("1.2")
+
+@torch.library.custom_op("mine::plus", mutates_args=())
+def operator(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    return kernel(x, y)
+
+operator.register_fake(lambda x, y: torch.empty_like(x))
+"""
+SUM_SUITE = """\
+import pytest
+
+kernel = my_kernel("1.2")
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("shape", [(4, 64), (3000,), (1,), (7, 1024)])
+@pytest.mark.parametrize("scale", [1.0, 1e5])
+def test_values(implementation, shape, dtype, scale):
+    torch.manual_seed(1)
+    x, y = (scale * torch.randn(2, *shape)).to(dtype).unbind()
+    before = x.clone(), y.clone()
+    z = implementation(x, y)
+    assert z.dtype is dtype and torch.equal(x, before[0]) and torch.equal(y, before[1])
+    wanted = x.double() + y.double()
+    assert (z.double() - wanted).abs().max() <= torch.finfo(dtype).eps * wanted.abs().max()
+
+MUTANTS = [("-", "x + y", "x - y"), ("n", "offs < n", "offs < n - 1"), ("grid", "triton.cdiv(n, 1024)", "n // 1024")]
+"""
 RIGHT = {
     "10.1, the gate": ("10.1", GATED_CONTRACT),
     "10.2, the gate": ("10.2", GATED_BACKWARD),
     "10.3, the gate": ("10.3", GATED_OPERATOR),
     "10.4, the gate": ("10.4", GATED_LAYER),
     "10.5, the gate": ("10.5", GATED_SUITE),
+    "10.1, the softmax": ("10.1", SOFTMAX_CONTRACT),
+    "10.2, the softmax": ("10.2", SOFTMAX_BACKWARD),
+    "10.3, the softmax": ("10.3", SOFTMAX_OPERATOR),
+    "10.5, the softmax": ("10.5", SOFTMAX_SUITE),
+    "10.1, the sum": ("10.1", SUM_CONTRACT),
+    "10.2, the sum": ("10.2", SUM_BACKWARD),
+    "10.3, the sum": ("10.3", SUM_OPERATOR),
+    "10.5, the sum": ("10.5", SUM_SUITE),
     "10.5, hypothesis": ("10.5", HYPOTHESIS_SUITE),
     "10.6, sizes in turn": ("10.6", EVENTS),
 }
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("number, code", RIGHT.values(), ids=RIGHT)
 def test_a_right_answer_on_the_other_kernel_or_written_in_another_way_passes(number, code):
     report = grade(number, code)
@@ -200,10 +341,15 @@ def test_a_weak_suite_is_told_what_it_lets_through(change, code):
     assert report.diagnosis.code == code, report
 
 
-@pytest.mark.parametrize("line", ['kernel = my_kernel("1.2")', "kernel = my_kernel('9.9')", "", '# my_kernel("2.2")'])
+@pytest.mark.parametrize("line", ['kernel = my_kernel("1.1")', "kernel = my_kernel('9.9')", "", '# my_kernel("2.2")'])
 def test_a_kernel_that_is_not_offered_is_refused_by_name(line):
     report = grade("10.1", lessons.solution("10.1").replace('kernel = my_kernel("2.2")', line))
     assert report.diagnosis.code == "unknown-pick" and '"2.2"' in report.diagnosis.sentence
+
+
+def test_a_softmax_is_no_layer():
+    report = grade("10.4", lessons.solution("10.4").replace('my_kernel("2.2")', 'my_kernel("6.1")'))
+    assert report.diagnosis.code == "unknown-pick" and '"3.2"' in report.diagnosis.sentence
 
 
 def test_the_learners_own_answer_is_what_is_shipped(course_home):
@@ -264,3 +410,22 @@ def test_each_test_runs_with_every_value_of_its_marks():
     test_one = pytest.mark.parametrize("a", [1, 2])(pytest.mark.parametrize(("b",), [(3,), pytest.param(4)])(test_one))
     found = [values for _, _, values in marked_tests({"test_one": test_one, "other": print, "test_text": "no"})]
     assert found == [{"b": 3, "a": 1}, {"b": 3, "a": 2}, {"b": 4, "a": 1}, {"b": 4, "a": 2}]
+
+
+@pytest.mark.parametrize(
+    ("names", "sets", "expected"),
+    [
+        ("a", [(3,), 4], [{"a": (3,)}, {"a": 4}]),
+        ("a", [pytest.param((3,)), pytest.param(4, id="four")], [{"a": (3,)}, {"a": 4}]),
+        ("a,", [(3,)], [{"a": 3}]),
+        ("a, b", [(1, (2,)), [3, 4]], [{"a": 1, "b": (2,)}, {"a": 3, "b": 4}]),
+        (["a", "b"], [pytest.param(1, 2)], [{"a": 1, "b": 2}]),
+    ],
+)
+def test_marks_mean_what_they_mean_to_pytest(names, sets, expected):
+    def test_one(implementation, **values):
+        pass
+
+    for mark in (pytest.mark.parametrize(names, sets), pytest.mark.parametrize(argnames=names, argvalues=sets)):
+        test_one.pytestmark = [mark.mark]
+        assert [values for _, _, values in marked_tests({"test_one": test_one})] == expected
