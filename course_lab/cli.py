@@ -421,7 +421,7 @@ def chat(
     sampler = Sampler(temperature, top_k, seed) if temperature else None
     try:
         talk = Conversation(Engine(engine, arch, launch), mine=mine, sampler=sampler)
-        status = terminal.chat(talk, " ".join(message or []), max_tokens)
+        status = terminal.chat(talk, " ".join(message or []).strip(), max_tokens)
     except ValueError as error:
         _stop(str(error))
     except KeyboardInterrupt:  # while it loads

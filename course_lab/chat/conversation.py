@@ -123,6 +123,7 @@ class Conversation:
 
     def _message(self, message: str) -> list[int]:
         """The tokens of a message as the model was trained to read it, behind what was said before."""
+        message = message.encode("utf-16", "surrogatepass").decode("utf-16", "replace")  # half a pair is no character
         text = self.llm.tokenizer.chat(message)
         if not self._turns:
             return self.llm.tokenizer.encode(text)

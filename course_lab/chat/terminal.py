@@ -14,16 +14,29 @@ def chat(talk: Conversation, message: str = "", max_new_tokens: int = 128) -> in
     """Answer one message, or, without one, those that are typed until the end of the input; the exit status."""
     status = 0
     try:
-        for text in [message] if message else _typed():
-            status = _answer(talk, text, max_new_tokens)
+        if message:
+            status = _answer(talk, message, max_new_tokens)
+        else:
+            _converse(talk, max_new_tokens)
     except KeyboardInterrupt:  # at the prompt: that is how one leaves
         print()
     print(talk.note(), file=sys.stderr)
-    return status if message else 0
+    return status
+
+
+def _converse(talk: Conversation, max_new_tokens: int) -> None:
+    """Answer what is typed; a message that cannot be answered ends nothing but itself."""
+    for text in _typed():
+        try:
+            _answer(talk, text, max_new_tokens)
+        except ValueError as error:
+            print(f"course: {error}", file=sys.stderr)
 
 
 def _typed() -> Iterator[str]:
     """The messages from the input, a line each."""
+    if sys.stdin is None:  # closed by whoever started the command
+        return
     asks = sys.stdin.isatty()
     if asks:
         print("Type a message. Ctrl-C stops an answer; an empty line, or Ctrl-D, ends the chat.", file=sys.stderr)

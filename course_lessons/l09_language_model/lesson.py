@@ -379,11 +379,11 @@ assert tokens == llm.generate(unread, max_new_tokens=1, progress=False).tokens
 # ran on what:
 #
 # ```
-# course chat                                              PyTorch, quick
-# course chat --engine simulator --arch gfx942 --mine      your kernels, as machine code of an MI300X
-# course chat --engine interpreter --mine                  your kernels, interpreted
-# course chat --engine gpu --mine --temperature 0.7        your kernels, on your GPU
-# course chat --engine gpu --mine --launch graph           the same, a step recorded: most tokens a second
+# course chat                                            PyTorch, quick
+# course chat --engine simulator --arch gfx942 --mine    your kernels as machine code of an MI300X
+# course chat --engine interpreter --mine                your kernels, interpreted
+# course chat --engine gpu --mine --temperature 0.7      your kernels on your GPU
+# course chat --engine gpu --mine --launch graph         a recorded step: most tokens a second
 # ```
 #
 # How often did each kernel run in this notebook?

@@ -440,8 +440,10 @@ for n in (64, 1024, 16384):
 #
 # ```
 # @triton.testing.perf_report(triton.testing.Benchmark(
-#     x_names=["N"], x_vals=[2**i for i in range(10, 17)], line_arg="provider", line_vals=["ours", "torch", "copy"],
-#     line_names=["ours", "F.rms_norm", "copy"], ylabel="GB/s", plot_name="rms_norm", args={"M": 4096}))
+#     x_names=["N"], x_vals=[2**i for i in range(10, 17)],
+#     line_arg="provider", line_vals=["ours", "torch", "copy"],
+#     line_names=["ours", "F.rms_norm", "copy"],
+#     ylabel="GB/s", plot_name="rms_norm", args={"M": 4096}))
 # def rates(M, N, provider):
 #     ...
 #     ms = triton.testing.do_bench(fn, quantiles=[0.5])
@@ -485,19 +487,23 @@ else:
 # these outputs belong beside it.
 #
 # ```
-# rocprofv3 --kernel-trace --output-format csv -- python script.py       how long does each kernel take?
-# rocprofv3-avail pmc-check SQ_WAVES SQ_INSTS_VALU                       may these counters be taken together?
-# rocprofv3 --pmc SQ_WAVES,SQ_INSTS_VALU --output-format csv -- python script.py    what did the kernels do?
-# rocprof-compute profile -n norm -- python script.py                    the whole picture of each kernel
+# # How long does each kernel take?
+# rocprofv3 --kernel-trace --output-format csv -- python script.py
+# # May these counters be taken together? What did the kernels do?
+# rocprofv3-avail pmc-check SQ_WAVES SQ_INSTS_VALU
+# rocprofv3 --pmc SQ_WAVES,SQ_INSTS_VALU --output-format csv -- python script.py
+# # The whole picture of each kernel
+# rocprof-compute profile -n norm -- python script.py
 # rocprof-compute analyze -p workloads/norm/MI300X
-# proton -n norm script.py                                               which part of the program?
+# # Which part of the program?
+# proton -n norm script.py
 # proton-viewer -m time/ms norm.hatchet
 # ```
 #
 # The first writes a CSV with a line for each dispatch: the kernel's name, its grid, when it began and ended, in
-# nanoseconds. The third has a line for each dispatch and counter: name and value. `rocprof-compute` runs the program
-# several times, since a card has fewer counters than there are questions, and prints tables: occupancy, caches, LDS, a
-# roofline. Proton, which is part of Triton, prints a tree of scopes and kernels with their times.
+# nanoseconds. With `--pmc` there is a line for each dispatch and counter: name and value. `rocprof-compute` runs the
+# program several times, since a card has fewer counters than there are questions, and prints tables: occupancy, caches,
+# LDS, a roofline. Proton, which is part of Triton, prints a tree of scopes and kernels with their times.
 #
 # Sources: AMD's [rocprofv3 quick
 # reference](https://rocm.docs.amd.com/projects/rocprofiler-sdk/en/latest/quick_guide.html) and [ROCm Compute

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 
 import pytest
@@ -303,6 +304,28 @@ def test_the_command_says_what_is_wrong_in_one_line(course_home, monkeypatch, ca
             cli.main()
         error = capsys.readouterr().err
         assert exit.value.code == 1 and error.startswith("course: ") and words in error and error.count("\n") == 1
+
+
+def test_no_message_and_nobody_who_types_one_is_no_error(llm, capsys, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", None)
+    assert terminal.chat(Conversation(Engine("torch"), progress=False), "", 2) == 0
+    assert capsys.readouterr().out == ""
+
+
+def test_a_message_that_is_too_long_does_not_end_a_conversation(llm, capsys, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.StringIO("long " * 2000 + "\nshort\n"))
+    assert terminal.chat(Conversation(Engine("torch"), progress=False), "", 1) == 0
+    error = capsys.readouterr().err
+    assert "course: the message has 20" in error and error.index("course: ") < error.index("tokens read")
+
+
+@pytest.mark.parametrize(
+    "message", ["\udc81 \ud800", "\ud83d\udc69", "e\u0301 \u202e\u0000 \U0001f469\u200d\U0001f466"]
+)
+def test_any_text_is_a_message(llm, message):
+    talk = Conversation(Engine("torch"), progress=False)
+    list(talk.answer(message, 1))
+    assert talk.said.read > 0
 
 
 def test_ctrl_c_ends_the_answer_and_the_chat_goes_on(llm, capsys, monkeypatch):

@@ -400,7 +400,7 @@ def test_the_pretended_gpu_runs_behind_the_clock():
     gpu.kernel(size)
     assert gpu.clock() - start == pytest.approx(gpu.LAUNCH)
     gpu.synchronize()
-    assert gpu.clock() - start == pytest.approx(gpu.LAUNCH + gpu.cold(size) * gpu.WARM, rel=0.02)
+    assert gpu.clock() - start == pytest.approx(gpu.LAUNCH + gpu.cold(size) * gpu.WARM, rel=gpu.SPREAD)
 
 
 def test_each_test_runs_with_every_value_of_its_marks():
