@@ -13,6 +13,7 @@ from gfxlab.bound import Value
 from gfxlab.code.compiler import Compiled
 from gfxlab.engine import dual_mode
 from gfxlab.pretended.gpu import pretend
+from gfxlab.pretended.unwritten import remembered
 from gfxlab.simulator.core.launch import execute
 from gfxlab.simulator.core.progress import line_on
 from gfxlab.simulator.show import script
@@ -44,7 +45,7 @@ def of_file(target: str, arch: str, look: Look = execute, arguments: Sequence[st
     def run(compiled: Compiled, grid: tuple[int, int, int], values: list[Value], **given) -> Run:
         if kernel not in ("", compiled.name):
             others.add(compiled.name)
-            return execute(compiled, grid, values, **given)
+            return remembered(execute, compiled, grid, values, **given)
         runs.append(look(compiled, grid, values, **{**given, **options}))
         return runs[-1]
 

@@ -129,7 +129,7 @@ def _host_storage(address: int, default=_MISSING):
 def _remember(storage: torch.UntypedStorage) -> None:
     global _prune_at
     _hosts[storage.data_ptr()] = StorageWeakRef(storage)
-    _raw.discard(storage.data_ptr())  # another storage may have been there
+    _raw.pop(storage.data_ptr(), None)  # another storage may have been there
     if len(_hosts) > _prune_at:
         for address in [address for address, reference in list(_hosts.items()) if reference.expired()]:
             _hosts.pop(address, None)
@@ -167,22 +167,51 @@ def _shaped(tensor: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
 
 # ---- what nobody has written -----------------------------------------------------------------------------------------
 
-_raw: set[int] = set()  # addresses of storages that torch.empty made, until something writes there
+_MOST_RAW = 1 << 26  # bytes of a storage of which is remembered what was written; of a larger one, that something was
+_raw: dict[int, np.ndarray | None] = {}  # address of a storage that torch.empty made -> bytes written; None: none was
 
 
 def made_empty(tensor: torch.Tensor) -> None:
     """A device tensor whose content is undefined."""
-    _raw.add(tensor.untyped_storage().data_ptr())
+    _raw[tensor.untyped_storage().data_ptr()] = None
 
 
 def written(tensor: torch.Tensor) -> None:
-    """Something was written to a tensor, on the device or under it."""
-    _raw.discard(tensor.untyped_storage().data_ptr())
+    """Something was written to a tensor, on the device or under it: the whole storage counts as written."""
+    _raw.pop(tensor.untyped_storage().data_ptr(), None)
 
 
 def is_raw(tensor: torch.Tensor) -> bool:
-    """Whether nothing has been written to the tensor's storage since torch.empty made it."""
+    """Whether there are bytes in the tensor's storage that nothing has written since torch.empty made it."""
     return tensor.untyped_storage().data_ptr() in _raw
+
+
+def written_bytes(tensor: torch.Tensor) -> np.ndarray:
+    """bool [bytes from the tensor's first to its last]: what was written of a raw tensor."""
+    known = _raw[tensor.untyped_storage().data_ptr()]
+    start, stop = _extent(tensor)
+    return np.zeros(stop - start, bool) if known is None else known[start:stop]
+
+
+def wrote(tensor: torch.Tensor, now: np.ndarray) -> None:
+    """These bytes of a raw tensor are written, as `written_bytes` counts them."""
+    storage = tensor.untyped_storage()
+    if storage.nbytes() > _MOST_RAW:
+        written(tensor)
+        return
+    known = _raw.get(storage.data_ptr())
+    known = np.zeros(storage.nbytes(), bool) if known is None else known
+    start, stop = _extent(tensor)
+    known[start:stop] |= now
+    _raw[storage.data_ptr()] = known
+    if known.all():
+        written(tensor)
+
+
+def _extent(tensor: torch.Tensor) -> tuple[int, int]:
+    last = sum((size - 1) * stride for size, stride in zip(tensor.size(), tensor.stride()))
+    start = tensor.storage_offset() * tensor.itemsize
+    return start, start + ((last + 1) * tensor.itemsize if tensor.numel() else 0)
 
 
 # ---- how much is in use ----------------------------------------------------------------------------------------------

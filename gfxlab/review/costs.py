@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from gfxlab.code import isa
 from gfxlab.code.report import AmdReport
 from gfxlab.review.findings import Finding
+from gfxlab.review.pieces import Pieces
 from gfxlab.simulator.show.counted import Line
 from gfxlab.simulator.show.run import Run
 from gfxlab.simulator.watch import traffic
-from gfxlab.simulator.watch.profile import Traffic
 from gfxlab.units import format_bytes
 
 _COALESCED = 0.5  # of the segments that an access touches
@@ -18,12 +18,11 @@ _MUCH = 0.1  # of the launch: of its bytes, of its instructions
 _FEW_WAVES = 0.25  # of those that a SIMD can hold
 _LANES_ON = 0.5
 _AGAIN = 2.0
-_SLACK = 1.5
 _SMALL = 1 << 16  # bytes that any cache keeps: reading them again costs nothing worth a line
 
 
-def of_run(run: Run, report: AmdReport) -> Iterator[Finding]:
-    """Costs of a profiled launch, most telling first."""
+def of_run(run: Run, report: AmdReport, pieces: Pieces) -> Iterator[Finding]:
+    """Costs of a profiled launch, most telling first. pieces: asked about lines that touch many segments."""
     name = run.compiled.name
     if report.spills and run.spills.bytes:  # scalar registers are kept in lanes of vector ones, which moves nothing
         moved = format_bytes(run.spills.bytes)
@@ -32,7 +31,7 @@ def of_run(run: Run, report: AmdReport) -> Iterator[Finding]:
         )
     total = max(1, run.loads.bytes + run.stores.bytes + run.atomics.bytes)
     for line in run.by_line:
-        yield from _of_line(run, line, total)
+        yield from _of_line(run, line, total, pieces)
     yield from _narrow(run)
     yield from _occupancy(report, name)
     yield from _idle(run)
@@ -41,10 +40,10 @@ def of_run(run: Run, report: AmdReport) -> Iterator[Finding]:
             yield Finding("again", name, f"{tensor}: each byte is loaded {asked / least:.3g} times.")
 
 
-def _of_line(run: Run, line: Line, total: int) -> Iterator[Finding]:
+def _of_line(run: Run, line: Line, total: int, pieces: Pieces) -> Iterator[Finding]:
     place = (line.source.filename, line.source.line) if line.source else ("", 0)
     for verb, kind, moved in (("loads from", "global load", line.loads), ("stores to", "global store", line.stores)):
-        if moved.coalescing < _COALESCED and moved.bytes > _MUCH * total and not _in_pieces(run, line, kind, moved):
+        if moved.coalescing < _COALESCED and moved.bytes > _MUCH * total and not pieces.has(*place, kind):
             yield Finding(
                 "uncoalesced",
                 run.compiled.name,
@@ -54,14 +53,6 @@ def _of_line(run: Run, line: Line, total: int) -> Iterator[Finding]:
     if line.lds.conflicts > _COALESCED * line.lds.cycles and line.lds.cycles > _MUCH * run.lds.cycles:
         lost = f"{line.lds.conflicts:,} of {line.lds.cycles:,} LDS cycles are lost"
         yield Finding("banks", run.compiled.name, f"{lost}, up to {line.lds.worst} lanes at one bank.", *place)
-
-
-def _in_pieces(run: Run, line: Line, kind: str, moved: Traffic) -> bool:
-    """Whether each lane's elements lie in a row and are taken one after the other: narrow, but not scattered."""
-    inside = [one for one in run.program.instructions if one.kind == kind and one.source == line.source]
-    widths = [isa.width(one.mnemonic) // 8 for one in inside if one.index in run.profile.traffic]
-    apart = moved.segments * traffic.SEGMENT * min(widths, default=0) / moved.bytes  # bytes from lane to lane
-    return apart <= _SLACK * sum(widths)
 
 
 def _narrow(run: Run) -> Iterator[Finding]:

@@ -14,7 +14,9 @@ from gfxlab.bound import Launch, Value
 from gfxlab.code.compiler import Compiled
 from gfxlab.engine import dual_mode
 from gfxlab.engine.hooks import Access, OutOfBoundsError, observe, poison
+from gfxlab.review import meeting
 from gfxlab.review.findings import Finding
+from gfxlab.review.hazards import place
 from gfxlab.simulator.core.faults import SimulationError
 from gfxlab.simulator.core.launch import execute
 from gfxlab.simulator.show.run import Run
@@ -43,13 +45,14 @@ def by_order(compiled: Compiled, run: Run, before: list[Value], after: list[Valu
         try:
             execute(compiled, run.grid, other, **{**options, **extra})
         except SimulationError as error:
-            yield Finding("order", compiled.name, f"Programs {words}: {error}")
+            yield Finding("order", compiled.name, f"Programs {words}: {error}", *place(compiled, str(error)))
             return
         bad = [(name, a, b) for name, a, b in _pairs(after, other) if not _same_bits(a, b)]
         if bad:
             kind = "last-bits" if all(_close(a, b) for _, a, b in bad) else "order"
             name, first, second = next((p for p in bad if not _close(*p[1:])), bad[0])
-            yield Finding(kind, compiled.name, _difference(name, first, second, "all at once", words))
+            where = meeting.place(compiled, run, before, options) if run.instructions < FEW_INSTRUCTIONS else ("", 0)
+            yield Finding(kind, compiled.name, _difference(name, first, second, "all at once", words), *where)
             return
 
 
@@ -75,7 +78,7 @@ def by_interpreter(
         with poison(False):
             _interpret(launch, zeros)
     except OutOfBoundsError as error:
-        yield Finding("out-of-bounds", compiled.name, f"Interpreted: {error}")
+        yield Finding("out-of-bounds", compiled.name, f"Interpreted: {error}", *place(compiled, str(error)))
         return
     except Exception as error:
         said = next(iter(str(error).splitlines()), type(error).__name__)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from gfxlab.code.compiler import Compiled
 from gfxlab.review.findings import Finding
 from gfxlab.simulator.core.faults import IllegalAccess
 from gfxlab.simulator.core.program import Decoded
@@ -26,11 +27,10 @@ def of_run(run: Run) -> Iterator[Finding]:
             yield Finding("undefined", run.compiled.name, sentence)
 
 
-def of_error(kernel: str, error: Exception) -> Finding:
+def of_error(compiled: Compiled, error: Exception) -> Finding:
     """What ended a launch."""
-    if isinstance(error, IllegalAccess):
-        return Finding("out-of-bounds", kernel, str(error), *_place(str(error)))
-    return Finding("endless", kernel, str(error), *_place(str(error)))
+    kind = "out-of-bounds" if isinstance(error, IllegalAccess) else "endless"
+    return Finding(kind, compiled.name, str(error), *place(compiled, str(error)))
 
 
 def _finding(kind: str, kernel: str, sentence: str, instruction: Decoded | None) -> Finding:
@@ -38,6 +38,8 @@ def _finding(kind: str, kernel: str, sentence: str, instruction: Decoded | None)
     return Finding(kind, kernel, sentence, source.filename if source else "", source.line if source else 0)
 
 
-def _place(sentence: str) -> tuple[str, int]:
-    found = re.search(r"\(line (\d+)", sentence)
-    return "", int(found[1]) if found else 0
+def place(compiled: Compiled, sentence: str) -> tuple[str, int]:
+    """The file and the line that a sentence names as "line 7"; ("", 0) where it names none."""
+    found = re.search(r"[(; ]line (\d+)\b", sentence)
+    file = next(iter(compiled.sources), "")
+    return (file, int(found[1])) if found else ("", 0)

@@ -24,6 +24,7 @@ _NAME = re.compile(r"%[\w#]+")
 _ARGUMENT = re.compile(r"(%\w+): ([^,()]*?(?:<[^>]*>)?)\s*(?:\{[^}]*\})? loc\((#\w+|\"\w+\"[^)]*\)?)\)")
 _PLACE = re.compile(r"(#loc\d*) = loc\(\"([^\"]*)\":(\d+):\d+\)")
 _NAMED = re.compile(r"(#loc\d*) = loc\(\"([^\"]*)\"\((#loc\d*)\)\)")
+_CALLED = re.compile(r"(#loc\d*) = loc\(callsite\((#loc\d*) at (#loc\d*)\)\)")
 _USED = re.compile(r"loc\((#loc\d*)\)\s*$")
 
 
@@ -108,6 +109,9 @@ class _Walk:
         self._places = {key: (file, int(line)) for key, file, line in _PLACE.findall(text)}
         for key, _, inner in _NAMED.findall(text):
             self._places[key] = self._places.get(inner, ("", 0))
+        for key, _, caller in _CALLED.findall(text):  # of a function of Triton's: the line of the kernel that calls it
+            self._places[key] = self._places.get(caller, ("", 0))
+        self._bodies = _bodies(text)
         for line in text.splitlines():
             if "tt.func" in line:
                 self._function(line, numbers)
@@ -145,7 +149,7 @@ class _Walk:
             reached = made.high if made.high > _HIGH else made.low
             if all(name not in self.too_large for name in self._below(operands)):
                 self.too_large[result] = (self._words(line), reached, self._place(line))
-            made = Range(max(made.low, _LOW), min(made.high, _HIGH))
+            made = Range(*(min(max(end, _LOW), _HIGH) for end in (made.low, made.high)))
         self.ranges[result] = made
 
     def _words(self, line: str) -> str:
@@ -178,10 +182,32 @@ class _Walk:
         found = re.search(r"scf\.for (%\w+) = (%\S+) to (%\S+) step (%\S+)", line)
         if not found:
             return
-        counter, low, high, _ = found.groups()
+        counter, low, high, step = found.groups()
+        self.uses[counter] = [low, high, step]
         first, last = self.ranges.get(low), self.ranges.get(high)
         if first and last:
             self.ranges[counter] = Range(first.low, max(first.low, last.high - 1))
+        self._carried(line, first, last, self.ranges.get(step))
+
+    def _carried(self, line: str, first: Range | None, last: Range | None, step: Range | None) -> None:
+        """What a loop hands from turn to turn: where it begins, and how far equal steps take it."""
+        given = re.search(r"iter_args\(([^)]*)\)", line)
+        carried = re.findall(r"(%\w+) = (%[\w#]+)", given[1]) if given else []
+        body = self._bodies.get(line, {})
+        result = re.match(r"\s*(%\w+)", line)
+        for i, (name, start) in enumerate(carried):
+            end = body["yield"][i] if i < len(body.get("yield", ())) else start
+            self.uses[name] = [start, end]
+            if result:
+                self.uses[f"{result[1]}#{i}" if len(carried) > 1 else result[1]] = [start, end]
+            more = _NAME.findall(body.get(end, ""))
+            by = self.ranges.get(more[1]) if len(more) == 2 and more[0] == name and "arith.addi" in body[end] else None
+            begin = self.ranges.get(start)
+            if begin and end == name:
+                self.ranges[name] = begin
+            elif begin and by and first and last and step and step.low > 0:
+                turns = max(0, -(-(last.high - first.low) // step.low) - 1)
+                self.ranges[name] = Range(begin.low + min(0, by.low * turns), begin.high + max(0, by.high * turns))
 
     def _below(self, names: list[str]) -> set[str]:
         """Everything that these are made of, themselves included."""
@@ -197,6 +223,25 @@ class _Walk:
     def to_pointers(self) -> set[str]:
         """Whatever an offset of a pointer is made of."""
         return self._below(self.offsets)
+
+
+def _bodies(text: str) -> dict[str, dict[str, Any]]:
+    """Of each loop, by its first line: what defines each result in it, and under "yield" the names that it hands on."""
+    found: dict[str, dict[str, Any]] = {}
+    open_: list[tuple[str, dict[str, Any]]] = []
+    for line in text.splitlines():
+        name, words = re.match(r"\s*(%\w+) = ", line), line.split(" : ")[0].split("loc(")[0]
+        if name:
+            for _, body in open_:
+                body[name[1]] = words.partition("=")[2]
+        if "scf.for" in line or "scf.if" in line or "scf.while" in line:
+            open_.append((line, {}))
+        elif open_ and line.strip().startswith("scf.yield"):
+            open_[-1][1]["yield"] = _NAME.findall(words)
+        elif open_ and line.strip().startswith("}") and "else" not in line and " do {" not in line:
+            first, body = open_.pop()
+            found[first] = body
+    return found
 
 
 def _calculated(op: str, a: Range, b: Range) -> Range | None:

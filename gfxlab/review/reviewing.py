@@ -7,17 +7,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from gfxlab.bound import Value
 from gfxlab.code.compiler import Compiled
 from gfxlab.code.report import AmdReport, measure
 from gfxlab.engine import dual_mode
-from gfxlab.pretended import evidence, memory
+from gfxlab.pretended import evidence
 from gfxlab.pretended.gpu import launch_in_work
+from gfxlab.pretended.unwritten import remembered
 from gfxlab.programs import format_grid
 from gfxlab.review import costs, engines, hazards, overflow
 from gfxlab.review.findings import COST, HAZARD, NOTE, Finding
+from gfxlab.review.pieces import Pieces
 from gfxlab.simulator.core.faults import SimulationError
 from gfxlab.simulator.core.launch import execute
 from gfxlab.simulator.show.run import Run
@@ -116,16 +116,12 @@ class _Look:
         self.launches[name] = self.launches.get(name, 0) + 1
         first = self.launches[name] == 1
         before = engines.copies(values) if first else []
-        tensors = [value for value in values if isinstance(value.content, torch.Tensor)]
-        raw = [value.name for value in tensors if memory.is_raw(value.content)]
         try:
-            run = execute(compiled, grid, values, **{**options, "profile": first, "outputs": raw})
+            run = remembered(execute, compiled, grid, values, **{**options, "profile": first})
         except SimulationError as error:
             self.page.kernels += [Kernel(name, grid)] if first else []
-            self.page.findings.append(hazards.of_error(name, error))
+            self.page.findings.append(hazards.of_error(compiled, error))
             raise
-        for value in tensors:
-            memory.written(value.content)
         found = set(self.page.findings)
         self.page.findings += [finding for finding in hazards.of_run(run) if finding not in found]
         if first:
@@ -136,7 +132,8 @@ class _Look:
         report = measure(compiled)
         launch = launch_in_work()
         self.page.kernels.append(Kernel(compiled.name, run.grid, report, run.instructions))
-        self.page.findings += costs.of_run(run, report)
+        pieces = Pieces(compiled, run.grid, lambda: engines.copies(before), options)
+        self.page.findings += costs.of_run(run, report, pieces)
         self.page.parameters |= {*launch.args, *overflow.AXES} if launch else set()
         if self.at and launch is not None:
             self.page.findings += overflow.of_launch(launch, self.at, compiled.arch)

@@ -34,6 +34,39 @@ def chain_kernel(x_ptr):
     tl.store(x_ptr + i + 1, tl.load(x_ptr + i) * 2 + 1)
 chain_kernel[(8,)](x)
 """
+LOST = """
+@triton.jit
+def lost_kernel(x_ptr):
+    a = tl.load(x_ptr)
+    tl.store(x_ptr, a + 1)
+lost_kernel[(4,)](x)
+"""
+PARTLY = """
+@triton.jit
+def first_kernel(y_ptr):
+    tl.store(y_ptr + tl.program_id(0), 1.0)
+@triton.jit
+def second_kernel(y_ptr, z_ptr, BLOCK: tl.constexpr):
+    offs = tl.arange(0, BLOCK)
+    tl.store(z_ptr, tl.sum(tl.load(y_ptr + offs), 0))
+y = torch.empty(64, device="cuda")
+first_kernel[(6,)](y)
+second_kernel[(1,)](y, x, BLOCK=4)
+second_kernel[(1,)](y, x, BLOCK=8)
+"""
+UNIFORM = """
+@triton.jit
+def scale_kernel(x_ptr, s_ptr):
+    tl.store(x_ptr, tl.load(s_ptr) * 2)
+scale_kernel[(1,)](x, torch.empty(1, device="cuda"))
+"""
+BEFORE = """
+@triton.jit
+def before_kernel(x_ptr, y_ptr):
+    offs = tl.arange(0, 256)
+    tl.store(y_ptr + offs, tl.load(x_ptr + offs - 1))
+before_kernel[(1,)](x, torch.empty(256, device="cuda"))
+"""
 SHARED = """
 @triton.jit
 def shared_kernel(x_ptr):
@@ -85,7 +118,11 @@ scaled_kernel[(1,)](x, torch.empty(1, device="cuda"), 300, -0.5, BLOCK=512)
         (FINE, None, 0),
         (LEAKS, "leak", 7),
         (SCALED, "leak", 7),
-        (CHAIN, "order", 0),
+        (CHAIN, "order", 7),
+        (LOST, "order", 6),
+        (PARTLY, "unwritten", 10),
+        (UNIFORM, "unwritten", 6),
+        (BEFORE, "out-of-bounds", 7),
         (SHARED, "shared", 6),
         (EARLY, "unwritten", 7),
         (OUTSIDE, "out-of-bounds", 7),
@@ -129,6 +166,27 @@ def test_an_offset_that_overflows_at_a_size_is_told_without_the_memory(gfxlab, t
     for wrong, says in ((("--at", "width=3"), "--at width: no kernel"), (("--at", "n"), "such as N=2**31")):
         status, _, error = gfxlab("review", str(tmp_path / "rows.py"), *wrong)
         assert status == 1 and says in error and len(error.splitlines()) == 1
+
+
+WALK = """
+@triton.jit
+def walk_kernel(x_ptr, y_ptr, step, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * step
+    for i in range(0, tl.cdiv(n, BLOCK)):
+        tl.store(y_ptr + at, 1.0)
+        at += BLOCK
+walk_kernel[(3,)](x, x, 100, 100, BLOCK=4)
+"""
+
+
+def test_an_offset_that_a_loop_carries_is_followed(gfxlab, tmp_path):
+    (tmp_path / "walk.py").write_text(HEAD + WALK)
+    overflows = {}
+    for at in ("step=2**30", "step=2**29", "n=2**31", "n=2147483647", "n=2147483000"):
+        output = gfxlab("review", str(tmp_path / "walk.py"), "--json", "--at", at, "--at", "grid_x=3")[1]
+        overflows[at] = [one["line"] for one in json.loads(output)["findings"] if one["kind"] == "overflow"]
+    # (3 - 1) * 2**30 before the loop; 200 + the steps of the loop, to n rounded up
+    assert overflows == {"step=2**30": [6], "step=2**29": [], "n=2**31": [9], "n=2147483647": [9], "n=2147483000": []}
 
 
 COLUMNS = """

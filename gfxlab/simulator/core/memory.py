@@ -92,6 +92,23 @@ class Shadow:
         first = (span.start + np.flatnonzero(span.exists()) * span.itemsize) // self.unit
         return self.cells[first]
 
+    def mark(self, span: Span, chosen: np.ndarray, value: int) -> None:
+        """Set the cells of those elements of a tensor whose first byte is chosen: bool [bytes of the span]."""
+        self.split(span.itemsize)
+        starts = np.flatnonzero(span.exists()) * span.itemsize
+        first = (span.start + starts[chosen[starts]]) // self.unit
+        for cell in range(max(1, span.itemsize // self.unit)):
+            self.cells[first + cell] = value
+
+    def bytes_within(self, span: Span) -> np.ndarray:
+        """bool [bytes of the span]: those of elements whose first cell is not 0."""
+        found = np.zeros(span.stop - span.start, bool)
+        starts = np.flatnonzero(span.exists()) * span.itemsize
+        starts = starts[self.within(span) != 0]
+        for byte in range(span.itemsize):
+            found[starts + byte] = True
+        return found
+
 
 @dataclass(frozen=True)
 class Span:

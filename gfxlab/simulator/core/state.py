@@ -21,6 +21,9 @@ class Watcher:
     """
 
     def load(self, w: Waves, instruction, region, offset, lanes, width: int) -> None: ...
+    def scalar_load(self, w: Waves, instruction, region, offset, lanes, width: int) -> None:
+        """A load of one address for the whole wave; offset, lanes: [wave, 1]."""
+
     def store(self, w: Waves, instruction, region, offset, lanes, width: int, words) -> None: ...
     def atomic(self, w: Waves, instruction, region, offset, lanes, width: int) -> None: ...
     def changed(self, w: Waves, region, offset, lanes, width: int) -> None:

@@ -383,7 +383,10 @@ def _scalar_words(w: Waves, instruction: Decoded, address: np.ndarray, width: in
             for word, value in zip(words, region.bytes.gather(offset[lanes], width)):
                 word[lanes] = value
         return [word[:, 0] for word in words]
-    return [word[:, 0] for word in region.bytes.gather(address - region.base, width)]
+    offset = address - region.base
+    for watcher in w.watchers:
+        watcher.scalar_load(w, instruction, region, offset, live[:, None], width)
+    return [word[:, 0] for word in region.bytes.gather(offset, width)]
 
 
 __all__ = [

@@ -21,6 +21,9 @@ class Accesses(Watcher):
     def load(self, w: Waves, instruction: Decoded, region: Region, offset, lanes, width: int) -> None:
         self._tell("load", w, instruction, region, offset, lanes, width)
 
+    def scalar_load(self, w: Waves, instruction: Decoded, region: Region, offset, lanes, width: int) -> None:
+        self._tell("load", w, instruction, region, offset, lanes, width)
+
     def store(self, w: Waves, instruction: Decoded, region: Region, offset, lanes, width: int, words) -> None:
         self._tell("store", w, instruction, region, offset, lanes, width)
 

@@ -11,7 +11,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 import torch
@@ -48,7 +48,10 @@ def poison(name: str, tensor: torch.Tensor) -> None:
 
 
 class Checks(Watcher):
-    """Watches the waves of one launch."""
+    """Watches the waves of one launch.
+
+    outputs: tensors of which nothing is written yet; or, by their names, which of their bytes are: bool [bytes].
+    """
 
     def __init__(self, program: Program, memory: GlobalMemory, grid: tuple[int, int, int], outputs: Iterable[str] = ()):
         self.notes = Notes()
@@ -58,6 +61,9 @@ class Checks(Watcher):
         self._storers: dict[Region, Shadow] = {}  # by element: 1 + the number of the program that stored last
         self._changers: dict[Region, Shadow] = {}  # the same of the last exchange
         self._may_hold_lock = np.zeros(int(np.prod(grid)) + 1, bool)
+        for region, span in self._outputs:
+            if isinstance(outputs, Mapping):
+                self._stored(region).mark(span, outputs[span.name], _BY_ATOMIC)
         self._races: Races | None = None
         self._batches: dict[Waves, tuple[np.ndarray, Races | None]] = {}
 
@@ -88,6 +94,10 @@ class Checks(Watcher):
 
     def load(self, w: Waves, instruction: Decoded, region: Region, offset, lanes, width: int) -> None:
         self._check_alignment(w, instruction, region, offset, lanes, width, "loads")
+        if region in self._read_too_early:
+            self._check_written(w, instruction, region, offset, lanes, width)
+
+    def scalar_load(self, w: Waves, instruction: Decoded, region: Region, offset, lanes, width: int) -> None:
         if region in self._read_too_early:
             self._check_written(w, instruction, region, offset, lanes, width)
 
@@ -221,6 +231,11 @@ class Checks(Watcher):
             self._races.barrier(groups)
 
     # ---- at the end --------------------------------------------------------------------------------------------------
+
+    def written(self, name: str) -> np.ndarray:
+        """bool [bytes from the first to the last]: what is written of the output of that name."""
+        region, span = next(pair for pair in self._outputs if pair[1].name == name)
+        return self._stored(region).bytes_within(span)
 
     def _never_written(self) -> Iterator[str]:
         for region, span in self._outputs:
