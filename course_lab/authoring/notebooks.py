@@ -20,7 +20,7 @@ def read_notebook(path: Path) -> NotebookNode | None:
     An older file without cell ids is brought to the present format on the way.
     """
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")  # Windows' editors put a mark before the first byte
     except FileNotFoundError:
         return None
     except IsADirectoryError:
@@ -33,8 +33,10 @@ def read_notebook(path: Path) -> NotebookNode | None:
     except OSError as error:
         raise NotebookError(f"{short(path)} cannot be read: {error.strerror or error}.") from None
     try:
-        notebook = nbformat.reads(text, as_version=4)
+        notebook = nbformat.v4.upgrade(nbformat.reads(text, as_version=4))  # Colab's cells have no ids
         nbformat.validate(notebook)
+        for cell in notebook.cells:
+            cell.source = cell.source.replace("\r\n", "\n")
     except Exception as error:  # whatever json, jsonschema or nbformat's conversions make of a broken file
         reason = str(error).partition("\n")[0]
         raise NotebookError(

@@ -354,3 +354,114 @@ def test_course_work_names_another_folder(clone, tmp_path, monkeypatch):
 def test_sync_loads_neither_torch_nor_triton():
     code = "import sys, course_lab.work; print({'torch', 'triton', 'matplotlib'} & set(sys.modules))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "set()\n"
+
+
+# ---- what other editors, other systems and other people do to a copy -------------------------------------------------
+
+NEWS = ("exercises.py", "**Input** `x [N]`", "**Input** `x [N]`, float32")
+
+
+def test_a_text_that_both_sides_changed_stands_there_twice(clone, published):
+    sync()
+    mine = clone / "work/exercises" / NOTEBOOK
+    write(mine, lambda notebook: find(notebook, "**Input** `x [N]`").update(source="**Input**, in my words"))
+    published(NEWS)
+    assert "New text around your work in work/exercises/90_double.ipynb" in str(sync())
+    found = texts(mine)
+    assert "**Input**, in my words" in found and any("`x [N]`, float32" in text for text in found)
+
+
+def test_an_answer_whose_exercise_is_gone_is_kept_and_said_to_be(clone, published):
+    sync()
+    mine = clone / "work/exercises" / NOTEBOOK
+    write(mine, answer_with(MINE))
+    source = (lessons.lesson("90_double").path / "exercises.py").read_text()
+    first, second = (source.index(f'# %% [markdown] exercise_header="90.{n}"') for n in (1, 2))
+    published(
+        ("exercises.py", source[first:second], ""),
+        ("spec.py", '    Exercise("90.1", "Double", 1, 5, "double", lambda x: 2 * x, _CASES, _HINTS),\n', ""),
+        ("spec.py", "MINIMUM_EXERCISES = 2", "MINIMUM_EXERCISES = 1"),
+        ("mutants.py", '"90.1": _mutants("2 * x"), ', ""),
+    )
+    sync()
+    assert MINE in texts(mine) and any("Answers whose exercise is gone" in text for text in texts(mine))
+
+
+def _by_vs_code(notebook: NotebookNode) -> None:
+    notebook.metadata = {"kernelspec": {"display_name": ".venv", "language": "python", "name": "python3"}}
+    notebook.metadata["language_info"] = {"name": "python", "version": "3.12.3"}
+    for number, cell in enumerate(notebook.cells):
+        cell.id = f"vs{number}"
+        cell.metadata["vscode"] = {"languageId": "python"}
+
+
+def _by_colab(notebook: NotebookNode) -> None:
+    notebook.metadata["colab"] = {"provenance": []}
+    notebook.nbformat_minor = 0
+    for number, cell in enumerate(notebook.cells):
+        del cell["id"]
+        cell.metadata = {"id": f"Xy{number}", "colab": {"base_uri": "https://localhost:8080/"}}
+
+
+def _on_windows(notebook: NotebookNode) -> None:
+    for cell in notebook.cells:
+        cell.source = cell.source.replace("\n", "\r\n")
+
+
+@pytest.mark.parametrize("saved", [_by_vs_code, _by_colab, _on_windows])
+def test_a_copy_that_another_editor_saved_gets_new_text_once_and_keeps_its_answer(clone, published, saved):
+    sync()
+    mine = clone / "work/exercises" / NOTEBOOK
+    write(mine, answer_with(MINE))
+    notebook = read(mine)
+    saved(notebook)
+    mine.write_text(nbformat.writes(notebook, version=nbformat.NO_CONVERT))
+    published(NEWS)
+    report = sync()
+    assert report.problems == [] and "New text around your work" in str(report)
+    found = [text.replace("\r\n", "\n") for text in texts(mine)]
+    assert found.count(MINE) == 1 and len(found) == len(set(found)) == len(texts(clone / "exercises" / NOTEBOOK))
+    assert sum("`x [N]`" in text for text in found) == sum(
+        "`x [N]`" in text for text in texts(clone / "exercises" / NOTEBOOK)
+    )
+
+
+def test_a_file_with_windows_line_ends_and_a_byte_order_mark_is_read(clone, published):
+    sync()
+    mine = clone / "work/exercises" / NOTEBOOK
+    write(mine, answer_with(MINE))
+    mine.write_bytes(b"\xef\xbb\xbf" + mine.read_bytes().replace(b"\n", b"\r\n"))
+    published(NEWS)
+    assert sync().problems == [] and MINE in texts(mine)
+
+
+def test_a_path_with_blanks_and_other_letters(clone, monkeypatch):
+    there = clone.with_name("Übung für Ana\u0301 в 2026")
+    clone.rename(there)
+    monkeypatch.setattr(lessons.Lesson, "root", property(lambda lesson: there))
+    assert str(sync()) == "3 new notebooks in work/."
+    write(there / "work/exercises" / NOTEBOOK, answer_with(MINE))
+    (answer,) = choose.chosen(["90.1"])
+    assert answer.code.endswith("# mine") and answer.place == "work/exercises/90_double.ipynb"
+
+
+def test_an_exercise_that_the_learner_renamed_or_deleted_comes_back_as_a_stub(clone, published):
+    sync()
+    mine = clone / "work/exercises" / NOTEBOOK
+    write(mine, answer_with(MINE.replace("90.1", "90.7")))
+    write(mine, lambda notebook: notebook.cells.remove(find(notebook, "%%exercise 90.2")))
+    published(NEWS)
+    sync()
+    numbers = [text.split()[1] for text in texts(mine) if text.startswith("%%exercise")]
+    assert sorted(numbers) == ["90.1", "90.2", "90.7"] and any("# mine" in text for text in texts(mine))
+
+
+def test_a_folder_that_takes_no_file_ends_in_one_sentence(clone, monkeypatch, capsys):
+    from course_lab import cli
+
+    (clone / "work").write_text("not a folder")
+    monkeypatch.setattr(sys, "argv", ["course", "sync"])
+    with pytest.raises(SystemExit) as exit:
+        cli.main()
+    error = capsys.readouterr().err
+    assert exit.value.code == 1 and error.count("\n") == 1 and str(clone / "work") in error
