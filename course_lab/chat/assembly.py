@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from html import escape
 
+import torch
 from torch import Tensor
 
 from course_lab.chat.split import LONG, split_attention
@@ -99,8 +100,13 @@ class Assembly:
         else:
             function = part.fit(my_kernel(part.number) if self.mine else solution(part.number))
 
-        def counted(*arguments: object, **keywords: object) -> object:
+        @torch.compiler.assume_constant_result  # traced, a number that grows would have every step compiled anew
+        def count() -> bool:
             self.ran[part.number] += 1
+            return True
+
+        def counted(*arguments: object, **keywords: object) -> object:
+            count()
             return function(*arguments, **keywords)
 
         return counted

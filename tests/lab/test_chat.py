@@ -7,7 +7,9 @@ import sys
 
 import pytest
 import torch
+from torch._dynamo.testing import CompileCounter
 
+from course_kernels import use_backend
 from course_lab import cli, model
 from course_lab.authoring import lessons
 from course_lab.chat import Assembly, Conversation, Engine, terminal
@@ -91,6 +93,17 @@ def test_the_learners_answer_is_what_runs(course_home, short, nothing_told):
         y = assembly.functions["linear"](x, weight)
     torch.testing.assert_close(y, x @ weight.T, atol=1e-4, rtol=1e-4)
     assert assembly.ran["9.3"] == 1 and sys.modules["exercise_9_3"].HERE == [1]
+
+
+def test_counting_calls_does_not_compile_a_step_anew():
+    assembly, graphs = Assembly(mine=False), CompileCounter()
+    norm = torch.compile(
+        lambda x: assembly.functions["rms_norm"](x, torch.ones(8), 1e-6), backend=graphs, dynamic=False
+    )
+    with use_backend("torch"):
+        for _ in range(3):
+            norm(torch.ones(2, 8))
+    assert graphs.frame_count == 1 and assembly.ran["2.2"] == 1
 
 
 def test_parts_of_a_long_sequence_are_merged():
