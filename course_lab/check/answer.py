@@ -72,6 +72,17 @@ def calls(tree: ast.AST, name: str) -> list[ast.Call]:
     return [call for call in every if name in (getattr(call.func, "attr", None), getattr(call.func, "id", None))]
 
 
+def taken_first(tree: ast.Module) -> ast.BinOp | None:
+    """The first `&` or `|` that a comparison was meant to be part of: in `rows < M & cols < N` it is `M & cols`."""
+    for node in ast.walk(tree):
+        for side in (node.left, *node.comparators) if isinstance(node, ast.Compare) else ():
+            if not isinstance(side, ast.BinOp) or not isinstance(side.op, ast.BitAnd | ast.BitOr):
+                continue
+            if len(node.ops) > 1 or any(isinstance(part, ast.Compare) for part in (side.left, side.right)):
+                return side
+    return None
+
+
 def is_masked(tree: ast.Module, line: int) -> bool:
     """Whether the load or store in this line is given a mask."""
     for name, places in (("load", 1), ("store", 2)):

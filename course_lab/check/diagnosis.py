@@ -214,6 +214,12 @@ def demands(facts: Facts) -> Diagnosis | None:
 # ---- a known mistake, recognised by its numbers --------------------------------------------------------------------
 
 
+def missing_parentheses(facts: Facts) -> Diagnosis | None:
+    if (first := answer.taken_first(facts.tree)) is None:
+        return None
+    return diagnosis("missing-parentheses", line=first.lineno, text=ast.unparse(first))
+
+
 def suspects(facts: Facts) -> Diagnosis | None:
     near = [run for run in facts.wrong if not _is_far(run)]
     for suspect in facts.exercise.suspects:
@@ -608,6 +614,7 @@ RULES = (
     result_reused,
     too_many_launches,
     demands,
+    missing_parentheses,
     suspects,
     transposed,
     faults,

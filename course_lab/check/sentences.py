@@ -40,6 +40,8 @@ SENTENCES = {
     "Its block is longer than what is left: which lanes may read?",
     "mask-too-wide": "Line {line} of program {program} reaches element {element} of {tensor}, which has {size}, and "
     "its mask lets it. {ask}",
+    "missing-parentheses": "In line {line} Python takes `{text}` together first: & and | come before < and ==. "
+    "Where does each comparison begin and end?",
     "padding-slot": "Line {line} of program {program} goes to a place before the start of {tensor}: "
     "a padding slot, -1, was used as an address. Which lanes may not load or store?",
     "out-of-bounds": "Line {line} of program {program} reaches element {element} of {tensor}, which has {size}. "

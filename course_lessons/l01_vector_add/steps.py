@@ -54,6 +54,11 @@ MUTANTS = {
     ),
     "1.b": (
         Mutant("rows not masked", (("(rows[:, None] < M) & ", ""),), "mask-too-wide"),
+        Mutant(
+            "no parentheses",
+            (("(rows[:, None] < M) & (cols[None, :] < N)", "rows[:, None] < M & cols[None, :] < N"),),
+            "missing-parentheses",
+        ),
         Mutant("no mask", ((", mask=mask)\n\n", ")\n\n"),), "missing-store-mask"),
         Mutant("forgets y", (("x[:, None] + y[None, :]", "x[:, None] + 0 * y[None, :]"),), "one-vector-twice"),
     ),

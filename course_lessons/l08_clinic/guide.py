@@ -30,6 +30,7 @@ TAUGHT = {
     "missing-store-mask": "01_vector_add#Rung 3: the tail",
     "missing-load-mask": "01_vector_add#Rung 3: the tail",
     "mask-too-wide": "01_vector_add#Rung 6: tiles",
+    "missing-parentheses": "01_vector_add#Rung 6: tiles",
     "padding-slot": "07_kv_cache#The trap: slot -1",
     "out-of-bounds": "01_vector_add#The idea on paper",
     "missing-int64": "01_vector_add#When 32 bits are not enough (optional)",

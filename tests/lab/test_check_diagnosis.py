@@ -121,6 +121,13 @@ def test_a_number_of_the_stub_is_no_hard_coded_size():
     assert grade(DOUBLE, fixed, stub="def double(x):\n    n = 1000").diagnosis.code == "mask-too-wide"
 
 
+@pytest.mark.parametrize("mask", ["offs < n & offs >= 0", "(offs >= 0) & offs < n", "offs < n & (offs >= 0)"])
+def test_an_ampersand_between_bare_comparisons_is_named(mask):
+    report = grade(DOUBLE, SOLUTIONS[DOUBLE].replace("offs < n", mask))
+    assert report.diagnosis.code == "missing-parentheses" and "line 4" in report.diagnosis.sentence
+    assert grade(DOUBLE, SOLUTIONS[DOUBLE].replace("offs < n", "(0 <= offs) & (offs < n)")).passed
+
+
 def test_running_out_of_time_does_not_hide_what_was_seen_before():
     slow = "    for _ in range(len(x) == 500 and 10**10):\n        pass\n    return y"
     quick = replace(DOUBLE, time_limit=2.0)
