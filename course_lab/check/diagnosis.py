@@ -20,7 +20,7 @@ from course_lab.authoring.exercise import Exercise
 from course_lab.authoring.far_rows import is_far
 from course_lab.check import answer
 from course_lab.check.protocol import FaultSeen, RaceSeen
-from course_lab.check.sentences import MASK_TOO_WIDE, Diagnosis, diagnosis, plain_exception
+from course_lab.check.sentences import MASK_TOO_WIDE, PARTLY_WRITTEN, Diagnosis, diagnosis, plain_exception
 from course_lab.check.verdict import CaseRun, Comparison, close, compare, fresh, numbers
 from gfxlab.programs import format_program
 
@@ -355,7 +355,7 @@ def unwritten(facts: Facts) -> Diagnosis | None:
             owners = run.seen.writers[number].numpy()
             never = (owners < 0) & comparison.wrong
             if never.any():
-                return _short_grid(owners, run, facts) or _holes(never)
+                return _short_grid(owners, run, facts) or _holes(never, owners, run)
     return None
 
 
@@ -366,10 +366,27 @@ def _nothing_stored(run: CaseRun, facts: Facts) -> Diagnosis | None:
     return diagnosis("nothing-stored", kernel=run.own_launches[-1].name)
 
 
-def _holes(never: np.ndarray) -> Diagnosis:
+def _holes(never: np.ndarray, owners: np.ndarray, run: CaseRun) -> Diagnosis:
     index = list(np.argwhere(never)[0])
     about = {"missing": int(never.sum()), "total": never.size}
-    return diagnosis("partly-written", index=f"[{', '.join(str(i) for i in index)}]", **about)
+    return diagnosis("partly-written", index=f"[{', '.join(str(i) for i in index)}]", ask=_ask(owners, run), **about)
+
+
+def _ask(owners: np.ndarray, run: CaseRun) -> str:
+    """What to look at: where all programs together wrote the beginning and no more, at the grid, or at the mask."""
+    flat, launches = owners.reshape(-1), run.own_launches
+    extent = int((flat >= 0).sum())
+    if len(launches) != 1 or not extent or (flat[:extent] < 0).any():
+        return PARTLY_WRITTEN["hole"]
+    block, programs = _block_of_first_program(flat, run)[0], launches[0].programs
+    width = owners.shape[-1] if owners.ndim > 1 else 0
+    cut = bool(block & (block - 1)) and not (width and block % width == 0)  # a block's length is a power of two
+    whole_rows = width and extent % width == 0
+    if extent % block == 0 and not cut and (whole_rows or extent == block * programs):
+        return PARTLY_WRITTEN["few-programs"].format(writers=extent // block, programs=programs, block=block)
+    if extent < block * programs or (cut and programs == 1):
+        return PARTLY_WRITTEN["short-mask"].format(extent=extent)
+    return PARTLY_WRITTEN["hole"]
 
 
 def _short_grid(owners: np.ndarray, run: CaseRun, facts: Facts) -> Diagnosis | None:

@@ -73,7 +73,7 @@ SENTENCES = {
     "partly-read": "In the case “{case}”, {wanted} elements of {tensor} count, and your kernel reads {got} of them. "
     "Which does it leave out?",
     "partly-wrong": "Right in part. {part}",
-    "partly-written": "{missing} of {total} elements were never written, first {index}. Which program should write it?",
+    "partly-written": "{missing} of {total} elements were never written, first {index}. {ask}",
     "missing-other": "Line {line} leaves its masked lanes without a value, and they reach the result. "
     "Which value would not disturb what comes next?",
     "swapped-strides": "The right values, in transposed order. Compare each stride with the index that it multiplies.",
@@ -118,6 +118,14 @@ MASK_TOO_WIDE = {
     "one-lane": "It is one lane too many: `<` or `<=`, and is the bound right?",
     "mask": "Either the bound of the mask is no size of this tensor, or the offsets leave it: compare both, "
     "stride by stride, with the grid.",
+}
+
+PARTLY_WRITTEN = {
+    "hole": "Which program should write it?",
+    "few-programs": "{writers} of {programs} programs wrote, {block} elements each. How many does it take along each "
+    "axis of the grid, and are its blocks as long as those that the kernel is given?",
+    "short-mask": "The block of a program reaches it, and after {extent} elements no mask lets a lane through. "
+    "What is its bound?",
 }
 
 # What to look at where an answer only has the numbers of a known mistake, and nobody saw it happen.

@@ -121,6 +121,21 @@ def test_a_number_of_the_stub_is_no_hard_coded_size():
     assert grade(DOUBLE, fixed, stub="def double(x):\n    n = 1000").diagnosis.code == "mask-too-wide"
 
 
+@pytest.mark.parametrize(
+    "old, new, words",
+    [
+        ("BLOCK=128", "BLOCK=32", "8 of 8 programs wrote, 32 elements each"),
+        ("(triton.cdiv(x.numel(), 128),)", "(2,)", "2 of 2 programs wrote, 128 elements each"),
+        ("(x, y, x.numel(), BLOCK", "(x, y, len(x), BLOCK", "after 333 elements no mask lets a lane through"),
+        ("offs < n", "(offs < n) & (offs % 2 < 1)", "Which program should write it?"),
+    ],
+)
+def test_what_was_left_unwritten_is_put_down_to_the_grid_or_the_mask(old, new, words):
+    exercise = replace(DOUBLE, cases=(Case("a matrix", lambda g: (torch.randn(333, 3, generator=g),), 0, 0),))
+    report = grade(exercise, SOLUTIONS[DOUBLE].replace(old, new))
+    assert report.diagnosis.code == "partly-written" and words in report.diagnosis.sentence
+
+
 @pytest.mark.parametrize("mask", ["offs < n & offs >= 0", "(offs >= 0) & offs < n", "offs < n & (offs >= 0)"])
 def test_an_ampersand_between_bare_comparisons_is_named(mask):
     report = grade(DOUBLE, SOLUTIONS[DOUBLE].replace("offs < n", mask))
