@@ -207,7 +207,12 @@ def _remember_source(entry: dict[str, Any]) -> None:
     name, first = entry["filename"], entry["start"] - 1
     lines = list(linecache.cache[name][2]) if name in linecache.cache else []
     lines += ["\n"] * (first + len(entry["lines"]) - len(lines))
-    lines[first : first + len(entry["lines"])] = entry["lines"]
+    end = first + len(entry["lines"])
+    lines[first:end] = entry["lines"]
+    for i in range(end, len(lines)):  # what it stood in, were it indented, would read as more of its body
+        if lines[i].strip() and not lines[i][0].isspace():
+            break
+        lines[i] = "\n"
     linecache.cache[name] = (sum(map(len, lines)), None, lines, name)
 
 
