@@ -370,10 +370,17 @@ def build(
 def mutants(
     numbers: Numbers = None,
     generate: Annotated[bool, typer.Option("--generate", help="Mistakes made by machine in the solutions.")] = False,
+    told: Annotated[
+        int, typer.Option(metavar="N", min=0, help="With --generate: what the check says of every N-th of them.")
+    ] = 0,
 ) -> None:
     """Prove the checks: grade every wrong kernel of the lessons; exit status 1 when one gets by."""
     from course_lab.work.choose import exercises
 
+    if told and not generate:
+        _stop("`--told` is about the mistakes that a machine makes: add --generate.")
+    if told:
+        return _told_of_generated([exercise.number for _, exercise in exercises(numbers)], told)
     if generate:
         raise typer.Exit(_generated_mutants([exercise.number for _, exercise in exercises(numbers)]))
     from course_lab.authoring.mutants import kill_table
@@ -381,6 +388,16 @@ def mutants(
     table = kill_table([exercise.number for _, exercise in exercises(numbers)])
     print(table)
     raise typer.Exit(int(bool(table.survivors)))
+
+
+def _told_of_generated(numbers: list[str], every: int) -> None:
+    """Say what the check says of them, by operator; of all exercises together it is stored beside the lessons."""
+    from course_lab.authoring import generated, lessons, told
+
+    counts = told.ask(numbers, every=every)
+    print(told.table(counts))
+    if set(numbers) >= set(generated.numbers()):
+        told.store(counts, lessons.source_folder(numbers[0]) / told.STORED)
 
 
 def _generated_mutants(numbers: list[str]) -> int:

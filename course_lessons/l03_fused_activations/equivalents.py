@@ -10,7 +10,12 @@ EQUIVALENT = {
     "3.1": (*idle(), _LAST, Equivalent("other-host-size", "last dimension of `x`", "x has one dimension")),
     "3.2": (*idle(), _LAST, _UP, Equivalent("rows-without-gaps", "`stride_ym`", DENSE)),
     "3.3": (*idle(), _LAST, _UP),
-    "3.4": (Equivalent("without-function", "`tl.clamp`", FITS),),
+    "3.4": (
+        Equivalent("without-function", "`tl.clamp`", FITS),
+        Equivalent(
+            "without-float32", r"x = tl\.load", "tl.max widens bfloat16, and so its scale is float32, and x by it"
+        ),
+    ),
     "3.5": (
         *idle(),
         _LAST,

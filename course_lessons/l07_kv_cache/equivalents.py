@@ -29,5 +29,6 @@ EQUIVALENT = {
         Equivalent("flat-mask", r"h \* D \+ d", _SAME),
         Equivalent("fixed-block", "1024 whatever `KH`", FEW_HEADS),
         Equivalent("without-int64", "program_id", DENSE),
+        Equivalent("launched-twice", ".", "it stores the same once more, and the text counts no launches"),
     ),
 }

@@ -388,6 +388,7 @@ _ALLOCATE = Exercise(
             **_EXACT,
         ),
         Case("pages of more than a block", _pool((11, 11), prefix=11, page=16, layers=3, width=50), **_EXACT),
+        Case("pages of one number more than a block", _pool((20, 20), prefix=20, page=27, width=19), **_EXACT),
     ),
     hints=(
         "Three cases decide whether a page is taken. Which numbers say that a page is shared, and that it is free, "

@@ -35,7 +35,7 @@ from triton.runtime.interpreter import GridExecutor, InterpretedFunction, Interp
 from triton.runtime.jit import JITFunction
 
 from gfxlab.bound import Launch, bind, tensors
-from gfxlab.engine import numerics, operators
+from gfxlab.engine import combining, numerics, operators
 from gfxlab.programs import format_program
 from gfxlab.strides import Strided
 from gfxlab.tracebacks import ShortTraceback
@@ -545,6 +545,7 @@ def _compile_and_exec(self, tree):
 def install() -> None:
     """Hook this process's interpreter (and repair its numbers); calling it again does nothing."""
     numerics.install()
+    combining.install()
     missing = []
     for owner, name, hooked in (
         (InterpreterBuilder, "create_masked_load", _hooked_load),

@@ -292,6 +292,16 @@ def test_paged_strides_are_honoured(device, small_gpu):
     check_paged(q, k, v, [k_cache, v_cache.flatten(2, 3).mT.contiguous().mT], slots, positions, layout="packed")
 
 
+def test_each_tensor_has_strides_of_its_own(device, small_gpu):
+    """Tokens and heads of q, k and v lie apart by six different distances."""
+    q, k, v = (
+        randn((4, count + 1 + i, 16 + 8 * i), device=device, seed=i)[:, :count, :16]
+        for i, count in enumerate((3, 2, 2))
+    )
+    caches, slots = pages(3, 4, 2, 16, torch.float32, device), slots_of(0, 7, 5, -1, device=device)
+    check_paged(q, k, v, caches, slots, places(4, device))
+
+
 # ---- fp8 -----------------------------------------------------------------------------------------------------------
 
 

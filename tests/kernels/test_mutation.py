@@ -16,7 +16,7 @@ import pytest
 import course_kernels
 from course_lab.authoring.operators import Generated, generate
 from course_lab.authoring.operators.equivalent import Equivalent
-from course_lessons.reasons import COMMUTES, PROMOTED, idle
+from course_lessons.reasons import COMMUTES, DENSE, IDLE, PROMOTED, idle
 
 PACKAGE = Path(course_kernels.__file__).parent
 TESTS = Path(__file__).parent
@@ -28,8 +28,16 @@ FAMILIES = {  # a family's name -> its tests
     "layer_norm": "norms",
 }
 EVERY = int(os.environ.get("MUTATION_EVERY", "40"))  # of a family's mutants each so manieth
+_AGAIN = "each turn computes it anew, and the last one stands"
+_FULL = "the interpreter multiplies exactly, whatever it is told; the machine code's tests see it"
 EQUIVALENT = {
     "activations": idle(),
+    "attention": (Equivalent("without-precision", ".", _FULL),),
+    "dropout": (*idle(), Equivalent("without-float32", "residual_ptr", PROMOTED)),
+    "linear": (Equivalent("into-loop", "does `y` in every turn", _AGAIN), Equivalent("without-int64", ".", DENSE)),
+    "mla": idle(r"nope_ptr \+ offs_d"),
+    "quant": idle("evict_first"),
+    "topk": (Equivalent("half-mask", "beside `probe < run`", IDLE),),
     "vector_add": (
         *idle(),
         Equivalent("without-float32", ".", PROMOTED),

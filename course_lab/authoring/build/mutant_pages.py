@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from course_lab.authoring import generated
+from course_lab.authoring import generated, told
 from course_lab.authoring.lessons import Lesson
 from gfxlab.tables import Table
 
@@ -40,11 +40,23 @@ that is still missing. Only what has been run appears: in most exercises of less
 """
 
 
+_TOLD = """\
+### What the check says of them
+
+`course mutants --generate --told 40` grades every fortieth of them as a learner's answer, with the searches for the
+mistake, and compares what it says with what is known. "Right" names the mistake, its line, or one with the same
+numbers; "vague" is true and leaves the cause open; "wrong" names another cause. `make test-full` does it too.
+"""
+
+
 def overview(lessons: list[Lesson]) -> str:
     """Return the page for `lessons`, which share a folder."""
     sections = [_section(lesson) for lesson in lessons if lesson.exercises]
     found = generated.stored(lessons[0].path.parent / generated.STORED) if lessons else {}
-    return "\n".join([MARK, _TEXT, *sections, *([_GENERATED, generated.table(found), ""] if found else [])])
+    said = told.stored(lessons[0].path.parent / told.STORED) if lessons else {}
+    tables = [_GENERATED, generated.table(found), ""] if found else []
+    tables += [_TOLD, told.table(said), ""] if said else []
+    return "\n".join([MARK, _TEXT, *sections, *tables])
 
 
 def _section(lesson: Lesson) -> str:

@@ -586,3 +586,54 @@ def rms_norm_short(x, weight, eps):
     blocks = {"BLOCK_M": 8, "BLOCK_N": triton.next_power_of_2(N)}
     rms_norm_short_kernel[(triton.cdiv(M, 8),)](x, weight, y, x.stride(0), y.stride(0), M, N, eps, **blocks)
     return y
+
+
+# %% 2.1 | tl.reduce with a function of its own
+@triton.jit
+def both(s1, c1, s2, c2):
+    return s1 + s2, c1 + c2
+
+
+@triton.jit
+def mean_square_kernel(x_ptr, out_ptr, stride_xm, N, BLOCK: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    cols = tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + row * stride_xm + cols, mask=cols < N, other=0.0).to(tl.float32)
+    total, count = tl.reduce((x * x, (cols < N).to(tl.float32)), 0, both)
+    tl.store(out_ptr + row, total / count)
+
+
+def row_mean_square(x):
+    M, N = x.shape
+    out = torch.empty(M, dtype=torch.float32, device=x.device)
+    mean_square_kernel[(M,)](x, out, x.stride(0), N, BLOCK=triton.next_power_of_2(N))
+    return out
+
+
+# %% 2.4 | mean and variance in one tl.reduce
+@triton.jit
+def welford(m1, s1, n1, m2, s2, n2):
+    n = n1 + n2
+    f = tl.where(n > 0, n2 / tl.maximum(n, 1.0), 0.0)
+    d = m2 - m1
+    return m1 + d * f, s1 + s2 + d * d * n1 * f, n
+
+
+@triton.jit
+def layer_norm_kernel(x_ptr, w_ptr, b_ptr, y_ptr, stride_xm, stride_ym, N, eps, BLOCK: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    cols = tl.arange(0, BLOCK)
+    mask = cols < N
+    x = tl.load(x_ptr + row * stride_xm + cols, mask=mask, other=0.0).to(tl.float32)
+    w = tl.load(w_ptr + cols, mask=mask, other=0.0).to(tl.float32)
+    b = tl.load(b_ptr + cols, mask=mask, other=0.0).to(tl.float32)
+    mean, sq, n = tl.reduce((x, tl.zeros_like(x), mask.to(tl.float32)), 0, welford)
+    y = (x - mean) * tl.rsqrt(sq / n + eps) * w + b
+    tl.store(y_ptr + row * stride_ym + cols, y.to(y_ptr.dtype.element_ty), mask=mask)
+
+
+def layer_norm(x, weight, bias, eps):
+    M, N = x.shape
+    y = torch.empty((M, N), dtype=x.dtype, device=x.device)
+    layer_norm_kernel[(M,)](x, weight, bias, y, x.stride(0), y.stride(0), N, eps, BLOCK=triton.next_power_of_2(N))
+    return y

@@ -1,0 +1,92 @@
+"""What the check says of mistakes that a machine made, which are known: right, vague or wrong.
+
+    told = [verdict("2.1", mutant, report.diagnosis) ...]
+    print(table(counts))
+
+Right: the sentence names this mistake or its line, or a mistake with the same numbers.  Vague: what it says is true,
+and leaves the cause open: the numbers are described, or where it shows.  Wrong: another cause is named.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from course_lab.authoring import lessons
+from course_lab.authoring.operators import OPERATORS, Generated, generate
+from course_lab.check import grade
+from course_lab.check.alike import VAGUE
+from course_lab.check.sentences import Diagnosis
+from gfxlab.tables import Table
+
+STORED = "told.json"
+KINDS = ("right", "vague", "wrong", "passed")
+# What was seen, wherever it comes from.
+_SHOWS = VAGUE | {
+    "out-of-bounds", "mask-too-wide", "between-rows", "partly-written", "partly-read", "partly-wrong",
+    "output-untouched", "overlapping-programs", "nothing-stored", "exception", "nondeterministic", "race",
+    "not-cured", "unfinished",
+    "simulator-differs", "simulator-fault", "compiler-refuses", "wrong-shape", "wrong-dtype", "wrong-type", "timeout",
+    "demand-not-met", "input-modified", "too-slow", "memory", "crash", "not-always-launched", "far-row-missed",
+}  # fmt: skip
+# They compare numbers: whoever has the same ones in each case makes that mistake, or its equal.
+_SAME_NUMBERS = re.compile(r"Your numbers are those of|gives just your numbers|One change makes it right")
+_Counts = dict[str, list[int]]
+
+
+def verdict(number: str, mutant: Generated, found: Diagnosis | None) -> str:
+    """One of `KINDS`, for what the check found in this mutant of exercise `number`."""
+    if found is None:
+        return "passed"
+    suspects = {suspect.code for suspect in lessons.exercise(number).suspects}
+    named = found.code in (mutant.diagnosis, mutant.operator) or found.code in suspects
+    line = re.search(rf"\b[Ll]ine {mutant.line}\b", found.sentence)
+    if named or line or _SAME_NUMBERS.search(found.sentence):
+        return "right"
+    return "vague" if found.code in _SHOWS else "wrong"
+
+
+def ask(numbers: Iterable[str], *, every: int = 1, first: int = 0) -> _Counts:
+    """Grade each `every`-th generated mutant of these exercises, and count by operator."""
+    counts: _Counts = {}
+    for number in numbers:
+        for mutant in list(generate(lessons.solution(number)))[first::every]:
+            if not any(one.fits(mutant) for one in lessons.equivalents(number)):
+                add(counts, mutant.operator, verdict(number, mutant, grade(number, mutant.code).diagnosis))
+    return counts
+
+
+def add(counts: _Counts, operator: str, kind: str) -> None:
+    """Count one more."""
+    counts.setdefault(operator, [0] * len(KINDS))[KINDS.index(kind)] += 1
+
+
+def share(counts: Mapping[str, list[int]], kind: str) -> float:
+    """The part of the rejected mutants of which this was said; 0.0 where none was rejected."""
+    rejected = sum(sum(row[:3]) for row in counts.values())
+    return sum(row[KINDS.index(kind)] for row in counts.values()) / rejected if rejected else 0.0
+
+
+def store(counts: Mapping[str, list[int]], path: Path) -> None:
+    """Write the counts into the file."""
+    lines = ",\n".join(f"  {json.dumps(operator)}: {json.dumps(row)}" for operator, row in sorted(counts.items()))
+    path.write_text(f"{{\n{lines}\n}}\n", encoding="utf-8")
+
+
+def stored(path: Path) -> _Counts:
+    """The counts that were stored; empty when there are none."""
+    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+
+
+def table(counts: Mapping[str, list[int]]) -> str:
+    """Markdown: what was said, by operator; shares are of the rejected mutants."""
+    rows = [_row(operator, counts[operator]) for operator in OPERATORS if operator in counts]
+    rows.append(_row("all", [sum(column) for column in zip(*counts.values())] or [0] * len(KINDS)))
+    return Table(rows, ("operator", "rejected", "right", "vague", "wrong", "share right"), numbers=5).markdown()
+
+
+def _row(name: str, row: list[int]) -> tuple[str, ...]:
+    rejected = sum(row[:3])
+    return (name, str(rejected), *map(str, row[:3]), f"{row[0] / rejected:.0%}" if rejected else "")
