@@ -31,6 +31,41 @@ _SHOWS = VAGUE | {
     "simulator-differs", "simulator-fault", "compiler-refuses", "wrong-shape", "wrong-dtype", "wrong-type", "timeout",
     "demand-not-met", "input-modified", "too-slow", "memory", "crash", "not-always-launched", "far-row-missed",
 }  # fmt: skip
+# Codes that name what an operator does, besides the operator's own and a mutant's.
+_SHORT = {"partly-written", "grid-floor-division", "block-too-short", "mask-too-narrow", "loop-too-short"}
+_UNUSED = {"never-used", "never-read", "partly-read"}
+_NAMES = {
+    "other-stride": {"between-rows", "swapped-strides"},
+    "rows-without-gaps": {"between-rows"},
+    "swapped-strides": {"between-rows"},
+    "drop-mask": {"missing-load-mask", "missing-store-mask"},
+    "half-mask": {"missing-load-mask", "missing-store-mask", "mask-too-wide"},
+    "flat-mask": {"mask-too-wide"},
+    "off-by-one": _SHORT | {"mask-too-wide"},
+    "loop-ends": _SHORT | {"partly-read", "mask-too-wide"},
+    "loop-step": _SHORT | {"partly-read"},
+    "rounded-down": _SHORT | {"empty-grid"},
+    "grid-axis": _SHORT | {"empty-grid", "overlapping-programs", "program-id-unused"},
+    "one-too-many": {"mask-too-wide", "out-of-bounds", "overlapping-programs"},
+    "other-program": {"program-id-unused", "overlapping-programs", "partly-written"},
+    "without-offset": _UNUSED | {"program-id-unused", "overlapping-programs"},
+    "fixed-block": _SHORT | _UNUSED | {"hard-coded-size"},
+    "fixed-number": _UNUSED | {"hard-coded-size"},
+    "lost-operand": _UNUSED,
+    "lost-update": _UNUSED,
+    "without-choice": _UNUSED,
+    "without-function": _UNUSED,
+    "other-pointer": _UNUSED,
+    "swapped-loads": _UNUSED,
+    "kept-output": {"result-reused"},
+    "kept-result": {"result-reused", "not-always-launched", "nondeterministic"},
+    "lost-launch": {"output-untouched", "not-launched", "partly-written"},
+    "launched-twice": {"too-many-launches"},
+    "rounds-early": {"half-accumulation"},
+    "without-float32": {"half-accumulation"},
+    "without-int64": {"missing-int64", "far-row-missed"},
+    "without-precision": {"simulator-differs"},
+}
 # They compare numbers: whoever has the same ones in each case makes that mistake, or its equal.
 _SAME_NUMBERS = re.compile(r"Your numbers are those of|gives just your numbers|One change makes it right")
 _Counts = dict[str, list[int]]
@@ -41,7 +76,8 @@ def verdict(number: str, mutant: Generated, found: Diagnosis | None) -> str:
     if found is None:
         return "passed"
     suspects = {suspect.code for suspect in lessons.exercise(number).suspects}
-    named = found.code in (mutant.diagnosis, mutant.operator) or found.code in suspects
+    names = {mutant.diagnosis, mutant.operator} | _NAMES.get(mutant.operator, set())
+    named = found.code in names or found.code in suspects
     line = re.search(rf"\b[Ll]ine {mutant.line}\b", found.sentence)
     if named or line or _SAME_NUMBERS.search(found.sentence):
         return "right"

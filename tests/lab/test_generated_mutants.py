@@ -42,6 +42,7 @@ LINE = "Line 4 of program 0 reaches element 9 of x_ptr, which has 9."
         ("out-of-bounds", LINE.replace("4", "14"), "vague"),
         ("unknown", "The wrong elements fit no mistake.", "vague"),
         ("divides-by-block", "The sum was divided by the block.", "right"),
+        ("swapped-strides", "The right values, in transposed order.", "right"),
         ("grid-floor-division", "The grid is one program short.", "wrong"),
     ],
 )

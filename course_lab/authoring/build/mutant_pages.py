@@ -45,7 +45,8 @@ _TOLD = """\
 
 `course mutants --generate --told 40` grades every fortieth of them as a learner's answer, with the searches for the
 mistake, and compares what it says with what is known. "Right" names the mistake, its line, or one with the same
-numbers; "vague" is true and leaves the cause open; "wrong" names another cause. `make test-full` does it too.
+numbers; "vague" is true and leaves the cause open; "wrong" names another cause. `make test-full` does it too. The
+searches have 3 s of the clock: these figures are from two cores with sixteen processes on them, where that is short.
 """
 
 
