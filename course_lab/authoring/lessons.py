@@ -66,7 +66,8 @@ class Lesson:
             if (folder / "pyproject.toml").exists():
                 return folder
         raise LessonError(
-            f"Lesson {self.name} is installed without its notebooks: there is no pyproject.toml above {self.path}."
+            "The course is installed here without its notebooks: get its repository and run this there; "
+            "`course check FILE.ipynb` grades a notebook that you name."
         )
 
     @cached_property

@@ -206,6 +206,13 @@ def weights(machine: Machine) -> Finding | None:
     return ok("Model", f"weights in {short(probe.value)}")
 
 
+def notebooks(machine: Machine) -> Finding | None:
+    if machine.checkout:
+        return None
+    text = "none: lessons and exercises come with the course's repository; one of your own is graded by name"
+    return note("Notebooks", text, "course check FILE.ipynb")
+
+
 def disk(machine: Machine) -> Finding:
     free = f"{machine.free_disk / (1 << 30):.1f} GiB free"
     if machine.free_disk < LEAST_DISK:
@@ -224,7 +231,7 @@ def answers(machine: Machine) -> Finding:
 
 CHECKS: tuple[Callable[[Machine], Finding | None], ...] = (
     *(python, platform, torch, triton, one_triton, numpy, packages),
-    *(kfd, gpu, backend, engine, weights, answers, disk),
+    *(kfd, gpu, backend, engine, weights, answers, notebooks, disk),
 )
 
 

@@ -305,3 +305,10 @@ def test_open_doors_are_said():
     assert held.status == "ok"
     (open_,) = [one for one in doctor.findings(replace(LAPTOP, open_doors="Anything goes.")) if one.check == "Answers"]
     assert open_.status == "note" and open_.text == "Anything goes." and "Landlock" in open_.fix
+
+
+def test_an_installation_without_notebooks_says_so_and_is_ready():
+    alone = machine(checkout="")
+    assert find(alone, "Notebooks").status == "note" and find(alone, "Notebooks").fix == "course check FILE.ipynb"
+    assert doctor.exit_status(doctor.findings(alone)) == 0
+    assert all(finding.check != "Notebooks" for finding in doctor.findings(machine()))

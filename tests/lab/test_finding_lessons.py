@@ -88,5 +88,5 @@ def test_a_lesson_outside_a_checkout_has_no_place_for_notebooks(fake_source):
     (fake_source.root / "pyproject.toml").unlink()
     lesson = lessons.lesson("90")
     assert not lesson.is_built_in(fake_source.root)
-    with pytest.raises(LessonError, match="there is no pyproject.toml above"):
+    with pytest.raises(LessonError, match="installed here without its notebooks"):
         lesson.notebook("exercises")
