@@ -56,7 +56,7 @@ def test_killed_at_random_points_it_ends_with_every_result_once(place, tmp_path,
     for _ in range(MOST_KILLS):
         process = subprocess.Popen(command(place, out), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         known = len(done)
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + 600  # a busy machine takes minutes for what takes seconds
         while process.poll() is None and len(list((out / "submissions").glob("*.json"))) == known < LEARNERS:
             assert time.monotonic() < deadline
             time.sleep(draw.uniform(0.01, 0.5))
