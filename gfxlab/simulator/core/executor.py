@@ -12,6 +12,7 @@ time.  A batch in which all ask in vain gives way to the next one (`run` returns
 
 from __future__ import annotations
 
+import math
 import time
 import zlib
 from collections.abc import Callable
@@ -47,6 +48,8 @@ _NAP = 64  # turns after which a workgroup is woken although others can go on
 _BLOCKS_A_TURN = 256  # of waves that were let through
 _POLLS_A_RUN = 5000  # turns in polling loops, no wave ending, after which another batch is let through
 _ROUNDS = 3_000  # of one block, without which a long run is taken for a long run and not for an endless loop
+_LONGEST = 1800.0  # seconds that a loop may take which comes nearer to its end
+_PAUSE = 0.05  # seconds between two looks at a long loop
 _GLANCE = 8  # visits of a block after which the clock is looked at
 _BYPASSES = ("sc1", "glc", "dlc")
 
@@ -169,7 +172,7 @@ class Executor:
         """A wave has ended, or other batches had their turn."""
         self._since, self._busy_since = time.monotonic(), None
         self._visits[:] = 0
-        self._distances: exits.Distances | None = None
+        self._exits: exits.Exits | None = None
 
     # ---- whose turn it is --------------------------------------------------------------------------------------------
 
@@ -279,21 +282,37 @@ class Executor:
     def _check_time(self, block: int, code: Code) -> None:
         if time.monotonic() - self._since < 2 / 3 * self._seconds:
             return
-        if self._busy_since is None:  # the machine may have been busy with others: the last third is processor time
-            self._busy_since = time.process_time()
-            self._distances = self._to_the_exits()
-        elif time.process_time() - self._busy_since > self._seconds / 3 and self._is_endless(block):
-            rounds = f"{self._visits[block]:,} rounds of one loop in {self._seconds:g} seconds, and no wave has ended"
+        clock = time.process_time()  # the machine may have been busy with others: the last third is processor time
+        if self._exits is None:
+            self._look_at_the_exits(block)
+        elif clock - self._busy_since > self._seconds / 3 and clock > self._looked + _PAUSE:
+            self._judge(block, code, clock)
+
+    def _judge(self, block: int, code: Code, clock: float) -> None:
+        """Go on, or give up a loop that does not end, or not in a time that anybody waits."""
+        self._looked = clock
+        now = exits.exits(self.program, self._visits, self.waves, block)
+        left = exits.time_left(self._exits, now, clock - self._busy_since)
+        rounds = f"{self._visits[block]:,} rounds of one loop in {self._seconds:g} seconds, and no wave has ended"
+        if left == math.inf and self._visits[block] >= 2 * _GLANCE:
             self._endless(code, rounds, "max_seconds")
+        if left is None and now.others and self._visits[block] >= _ROUNDS:
+            self._too_long(code, f"after {rounds}; when it will cannot be told")
+        if left is not None and _LONGEST < left < math.inf:
+            self._too_long(code, f"yet: at this rate its loop takes {left / 60:,.0f} minutes more")
+        if left is not None or now.distances.keys() != self._exits.distances.keys():
+            self._look_at_the_exits(block)  # what comes nearer now may stop to
 
-    def _is_endless(self, block: int) -> bool:
-        """Many rounds, or some after which nothing has come nearer to where the loop ends."""
-        if self._visits[block] >= _ROUNDS:
-            return True
-        return self._visits[block] >= 2 * _GLANCE and not exits.approaches(self._distances, self._to_the_exits())
+    def _look_at_the_exits(self, block: int) -> None:
+        self._busy_since = self._looked = time.process_time()
+        self._exits = exits.exits(self.program, self._visits, self.waves, block)
 
-    def _to_the_exits(self) -> exits.Distances | None:
-        return exits.distances(self.program, self._visits, self.waves)
+    def _too_long(self, code: Code, why: str) -> None:
+        program = format_program(self.waves.programs[self.waves.window.start])
+        raise faults.SimulationError(
+            f"program {program} of the launch has not ended {why}{faults.at_line(code.named)}. "
+            f"Give the launch a smaller input, or raise max_seconds if it is to take so long."
+        )
 
     def _endless(self, code: Code, why: str, limit: str = "max_instructions") -> None:
         program = format_program(self.waves.programs[self.waves.window.start])

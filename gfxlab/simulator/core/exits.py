@@ -1,31 +1,48 @@
-"""Whether a loop that goes on for long comes nearer to its end.
+"""Whether a loop that goes on for long comes nearer to its end, and how long that will take.
 
 A loop is left where a comparison of two numbers turns out otherwise. Where none of these pairs moves together while it
-goes round, waiting is of no use.
+goes round, waiting is of no use. Where one does, the loop is a long one, not an endless one.
 """
 
 from __future__ import annotations
 
+import math
 import re
+from dataclasses import dataclass
 
 import numpy as np
 
 from gfxlab.simulator.core import values
 from gfxlab.simulator.core.operands import EXEC, VCC
-from gfxlab.simulator.core.program import Decoded, Program
+from gfxlab.simulator.core.program import Decoded, Program, is_call
 from gfxlab.simulator.core.state import Waves
 
-_OFTEN = 4  # visits of a block that make it a part of the loop
-Distances = dict[int, np.ndarray]  # by block: |a - b| of its comparison, float64 [wave]
+_ROUNDS = 3  # past a comparison, without which nothing is said about it: a round of an outer loop may take long
 
 
-def distances(program: Program, visits: np.ndarray, waves: Waves) -> Distances | None:
-    """Of the comparisons by which the loop may be left; None if it may be left in another way too.
+@dataclass(frozen=True)
+class Exits:
+    """The branches of a loop that have always gone the same way since a wave has ended.
 
-    visits: how often each block was executed since a wave has ended.
+    distances: by block |a - b| of the comparison, float64 [wave]. visits: of each block. others: some of the branches
+    ask for something else than a comparison of two numbers.
     """
-    found: Distances = {}
-    for number in np.flatnonzero(visits >= _OFTEN).tolist():
+
+    distances: dict[int, np.ndarray]
+    visits: np.ndarray
+    others: bool
+
+    def rounds(self, before: Exits) -> int:
+        """The fewest that have gone past a comparison since `before`."""
+        return min((int(self.visits[i] - before.visits[i]) for i in self.distances), default=_ROUNDS)
+
+
+def exits(program: Program, visits: np.ndarray, waves: Waves, here: int) -> Exits:
+    """Those of the loops around block `here`; visits: how often each block was executed, since a wave has ended."""
+    found: dict[int, np.ndarray] = {}
+    others = any(map(is_call, program.instructions))  # a function may go on anywhere
+    loop = set(np.flatnonzero(visits).tolist()) if others else _around(program, visits, here)
+    for number in sorted(loop):
         block = program.blocks[number]
         last = program.instructions[block.stop - 1]
         if not last.mnemonic.startswith("s_cbranch"):
@@ -36,18 +53,57 @@ def distances(program: Program, visits: np.ndarray, waves: Waves) -> Distances |
         compared = _comparison(program.instructions[: block.stop - 1])
         if "scc" in last.mnemonic and compared is not None:
             found[number] = _distance(compared, waves)
-        elif "vcc" in last.mnemonic and _stays(program, visits, VCC):
+        elif "vcc" in last.mnemonic and _stays(program, loop, VCC):
             found[number] = np.zeros(waves.size)
         else:
-            return None
+            others = True
+    return Exits(found, visits.copy(), others)
+
+
+def time_left(before: Exits, now: Exits, seconds: float) -> float | None:
+    """Seconds until the loop ends at the rate of these last ones; infinity if nothing has come nearer to that.
+
+    None where that cannot be said: something else ends the loop, or too few rounds have gone by.
+    """
+    found = []
+    for number, distance in now.distances.items():
+        old = before.distances.get(number)
+        if old is not None and old.shape == distance.shape and (nearer := distance < old).any():
+            found.append(float(np.max(distance[nearer] / (old - distance)[nearer])) * seconds)
+    if found:
+        return min(found)
+    if now.others or before.distances.keys() != now.distances.keys() or now.rounds(before) < _ROUNDS:
+        return None
+    return math.inf
+
+
+def _around(program: Program, visits: np.ndarray, here: int) -> set[int]:
+    """The visited blocks from which a way leads to `here` and back."""
+    onward: dict[int, list[int]] = {}
+    back: dict[int, list[int]] = {}
+    for number in np.flatnonzero(visits).tolist():
+        for following in program.following(number):
+            if following < len(visits) and visits[following]:
+                onward.setdefault(number, []).append(following)
+                back.setdefault(following, []).append(number)
+    return _reached(onward, here) & _reached(back, here)
+
+
+def _reached(ways: dict[int, list[int]], here: int) -> set[int]:
+    found, waiting = set(), [here]
+    while waiting:
+        for number in ways.get(waiting.pop(), ()):
+            if number not in found:
+                found.add(number)
+                waiting.append(number)
     return found
 
 
-def _stays(program: Program, visits: np.ndarray, register: int, asked: frozenset[int] = frozenset()) -> bool:
+def _stays(program: Program, loop: set[int], register: int, asked: frozenset[int] = frozenset()) -> bool:
     """Whether nothing in the loop writes a scalar register, but to copy one that stays. asked: on the way here."""
     if register in asked:
         return False
-    for number in np.flatnonzero(visits >= _OFTEN).tolist():
+    for number in loop:
         block = program.blocks[number]
         for one in program.instructions[block.start : block.stop]:
             if not any(o.is_scalar and o.index <= register < o.index + o.count for o in one.operands[:2]):
@@ -56,16 +112,9 @@ def _stays(program: Program, visits: np.ndarray, register: int, asked: frozenset
             plain = one.mnemonic.startswith(("s_and_b", "s_mov_b")) and one.operands[0].index == register
             if plain and copied == [register]:
                 continue
-            if not (plain and len(copied) == 1 and _stays(program, visits, copied[0], asked | {register})):
+            if not (plain and len(copied) == 1 and _stays(program, loop, copied[0], asked | {register})):
                 return False
     return True
-
-
-def approaches(before: Distances | None, now: Distances | None) -> bool:
-    """Whether one of the pairs has moved together, or may have."""
-    if before is None or now is None or before.keys() != now.keys():
-        return True
-    return any(before[i].shape != now[i].shape or bool((now[i] < before[i]).any()) for i in now)
 
 
 _KEEPS_SCC = re.compile(

@@ -63,7 +63,7 @@ def simulate(
         outputs: tensor arguments that the kernel only writes. They are filled with NaN (or the largest integer) first,
             and `Run.notes` tells which elements were read before they were written, or never written.
         max_instructions: give up after so many wave-instructions.
-        max_seconds: give up a loop that goes on for so long without a wave's ending.
+        max_seconds: after so long without a wave's ending, give up a loop that comes no nearer to its end.
         kwargs: keyword arguments of the launch: constexprs, num_warps, num_stages, ...
 
     Raises:

@@ -119,6 +119,14 @@ class Program:
         """The block that a jump goes to."""
         return self.block_at[self.labels[instruction.operands[0].text]]
 
+    def following(self, number: int) -> Iterator[int]:
+        """The blocks that may come after this one; calls are taken to come back."""
+        last = self.instructions[self.blocks[number].stop - 1]
+        if is_jump(last):
+            yield self.target(last)
+        if not is_end(last) and last.mnemonic != "s_branch" and number + 1 < len(self.blocks):
+            yield number + 1
+
 
 @lru_cache(maxsize=128)
 def parse(text: str) -> Program:

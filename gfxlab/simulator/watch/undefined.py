@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 from gfxlab.simulator.core.operands import VCC, Operand
-from gfxlab.simulator.core.program import Decoded, Program, is_call, is_end, is_jump
+from gfxlab.simulator.core.program import Decoded, Program, is_call
 
 _ALL_READ = re.compile(
     r"(global|buffer|flat)_store|ds_(write|store)|s_(cmp|bitcmp|cbranch|branch|waitcnt|barrier)|\w+_cmpx_"
@@ -57,7 +57,7 @@ def _written_before(program: Program) -> list[int | None]:
         leaving = entering[number]
         for instruction in program.instructions[block.start : block.stop]:
             leaving = _after(instruction, leaving)
-        for following in _following(program, number):
+        for following in program.following(number):
             known = entering[following]
             if known is None or leaving & ~known:
                 entering[following] = leaving | (known or 0)
@@ -105,14 +105,6 @@ def _by_halves(instruction: Decoded) -> list[tuple[Operand, list[Operand]]] | No
 
 def _numbered(operand: Operand) -> bool:
     return operand.is_scalar and operand.index < VCC
-
-
-def _following(program: Program, number: int) -> Iterator[int]:
-    last = program.instructions[program.blocks[number].stop - 1]
-    if is_jump(last):
-        yield program.target(last)
-    if not is_end(last) and last.mnemonic != "s_branch" and number + 1 < len(program.blocks):
-        yield number + 1
 
 
 def _at_launch(program: Program) -> int:

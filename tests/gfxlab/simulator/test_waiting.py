@@ -181,3 +181,32 @@ def test_a_long_round_that_comes_no_nearer_to_its_end_is_given_up_after_few(arch
 def test_a_long_loop_that_comes_nearer_to_its_end_goes_on():
     run = simulate(heavy_kernel, (64,), (torch.zeros(32, 32), 150, 1, 32), num_warps=1, max_seconds=0.03)
     assert run.instructions > 64 * 150 * 10
+
+
+@triton.jit
+def rows_kernel(x_ptr, rows, columns, last):
+    total = 0
+    for row in range(rows):
+        for column in range(columns):
+            total += tl.load(x_ptr + (row * columns + column) % 64)
+        if row == last:
+            total += 1000
+    tl.store(x_ptr, total)
+
+
+@pytest.mark.parametrize("arch", ["gfx942", "gfx1201"])
+@pytest.mark.parametrize("rows, columns", [(4000, 1), (3, 1500), (60, 40)])
+def test_a_long_loop_is_never_called_endless(arch, rows, columns, monkeypatch):
+    """Neither by its rounds, nor while an outer loop's round takes long, nor for a branch that is hardly ever taken."""
+    monkeypatch.setattr("gfxlab.simulator.core.executor._ROUNDS", 500)
+    monkeypatch.setattr("gfxlab.simulator.core.executor._PAUSE", 0)
+    x = torch.ones(64, dtype=torch.int32)
+    simulate(rows_kernel, (1,), (x, rows, columns, rows - 1), arch=arch, num_warps=1, max_seconds=0.01, profile=False)
+    assert x[0] == rows * columns + 1000
+
+
+def test_a_loop_that_would_take_hours_says_how_long():
+    with pytest.raises(
+        SimulationError, match=r"has not ended yet: at this rate its loop takes [\d,]+ minutes more.*max"
+    ):
+        simulate(rows_kernel, (1,), (torch.ones(64, dtype=torch.int32), 2**31 - 5, 2, 0), num_warps=1, max_seconds=0.3)
