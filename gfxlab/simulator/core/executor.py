@@ -173,6 +173,7 @@ class Executor:
         self._since, self._busy_since = time.monotonic(), None
         self._visits[:] = 0
         self._exits: exits.Exits | None = None
+        self._prints: dict[int, int] = {}  # by block what `fingerprint` was
 
     # ---- whose turn it is --------------------------------------------------------------------------------------------
 
@@ -291,13 +292,18 @@ class Executor:
     def _judge(self, block: int, code: Code, clock: float) -> None:
         """Go on, or give up a loop that does not end, or not in a time that anybody waits."""
         self._looked = clock
-        now = exits.exits(self.program, self._visits, self.waves, block)
+        now = exits.look(self.program, self._visits, self.waves, block)
         left = exits.time_left(self._exits, now, clock - self._busy_since)
         rounds = f"{self._visits[block]:,} rounds of one loop in {self._seconds:g} seconds, and no wave has ended"
         if left == math.inf and self._visits[block] >= 2 * _GLANCE:
             self._endless(code, rounds, "max_seconds")
         if left is None and now.others and self._visits[block] >= _ROUNDS:
-            self._too_long(code, f"after {rounds}; when it will cannot be told")
+            before, self._prints[block] = self._prints.get(block), self.fingerprint()
+            if before is None:
+                return
+            if before == self._prints[block]:  # the same registers again
+                self._endless(code, rounds, "max_seconds")
+            self._too_long(code, f"after {rounds}: the loop's condition never becomes false, or it takes long")
         if left is not None and _LONGEST < left < math.inf:
             self._too_long(code, f"yet: at this rate its loop takes {left / 60:,.0f} minutes more")
         if left is not None or now.distances.keys() != self._exits.distances.keys():
@@ -305,13 +311,13 @@ class Executor:
 
     def _look_at_the_exits(self, block: int) -> None:
         self._busy_since = self._looked = time.process_time()
-        self._exits = exits.exits(self.program, self._visits, self.waves, block)
+        self._exits = exits.look(self.program, self._visits, self.waves, block)
 
     def _too_long(self, code: Code, why: str) -> None:
         program = format_program(self.waves.programs[self.waves.window.start])
         raise faults.SimulationError(
             f"program {program} of the launch has not ended {why}{faults.at_line(code.named)}. "
-            f"Give the launch a smaller input, or raise max_seconds if it is to take so long."
+            f"Look at what ends the loop; if it is to take so long, give the launch less to do or raise max_seconds."
         )
 
     def _endless(self, code: Code, why: str, limit: str = "max_instructions") -> None:

@@ -37,7 +37,7 @@ class Exits:
         return min((int(self.visits[i] - before.visits[i]) for i in self.distances), default=_ROUNDS)
 
 
-def exits(program: Program, visits: np.ndarray, waves: Waves, here: int) -> Exits:
+def look(program: Program, visits: np.ndarray, waves: Waves, here: int) -> Exits:
     """Those of the loops around block `here`; visits: how often each block was executed, since a wave has ended."""
     found: dict[int, np.ndarray] = {}
     others = any(map(is_call, program.instructions))  # a function may go on anywhere
@@ -100,9 +100,13 @@ def _reached(ways: dict[int, list[int]], here: int) -> set[int]:
 
 
 def _stays(program: Program, loop: set[int], register: int, asked: frozenset[int] = frozenset()) -> bool:
-    """Whether nothing in the loop writes a scalar register, but to copy one that stays. asked: on the way here."""
+    """Whether nothing in the loop writes a scalar register, but to copy a constant or one that stays.
+
+    asked: on the way here.
+    """
     if register in asked:
         return False
+    constants = 0
     for number in loop:
         block = program.blocks[number]
         for one in program.instructions[block.start : block.stop]:
@@ -111,6 +115,9 @@ def _stays(program: Program, loop: set[int], register: int, asked: frozenset[int
             copied = [o.index for o in one.operands[1:] if o.is_scalar and o.index < EXEC]
             plain = one.mnemonic.startswith(("s_and_b", "s_mov_b")) and one.operands[0].index == register
             if plain and copied == [register]:
+                continue
+            constants += plain and not copied
+            if plain and not copied and constants == 1:  # of two the later one would count
                 continue
             if not (plain and len(copied) == 1 and _stays(program, loop, copied[0], asked | {register})):
                 return False
