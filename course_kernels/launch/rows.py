@@ -25,7 +25,9 @@ def holds_row(x: torch.Tensor) -> bool:
 def holds_wide_row(x: torch.Tensor) -> bool:
     """Whether a kernel that reduces each row once holds it whole.
 
-    On NVIDIA two walks over the widest rows are as fast as one, if there are many. On AMD they execute twice as much.
+    On NVIDIA two walks over the widest rows are as fast as one, if there are many. On AMD they execute twice as much:
+    of RMSNorm, 16 x 8192, 42,112 wave instructions on gfx942 instead of 23,328, and 93,184 on gfx1100 instead of 49,664
+    (`python -m benchmarks.machine_code.entries`).
     """
     return x.shape[1] < sizes().max_row + (few_rows(x) or gpu_of(x).is_amd)
 
@@ -49,7 +51,9 @@ def elementwise(x: torch.Tensor) -> Launch:
 def tiles(y: torch.Tensor) -> Launch:
     """Grid and parameters of a kernel that computes each element of y by itself, in tiles of BLOCK_M by BLOCK_N.
 
-    The programs are numbered row by row of tiles: one axis, because the others end at 65535 on NVIDIA.
+    The programs are numbered row by row of tiles: one axis, because the others end at 65535 on NVIDIA.  On AMD twice
+    the tile by 4 waves: of SwiGLU, 64 x 8192, 121,344 wave instructions on gfx942 and 283,136 on gfx1100, with half the
+    tile 147,456 and 357,888, with twice as much 119,424 and 294,016 (`python -m benchmarks.machine_code.entries`).
     """
     (rows, cols), gpu, tile, elements = y.shape, gpu_of(y), sizes().tile, VECTOR_BYTES // 2
     if gpu.is_amd and rows * cols >= 4 * tile * gpu.compute_units:
@@ -68,8 +72,9 @@ def tiles(y: torch.Tensor) -> Launch:
 def whole_rows(x: torch.Tensor) -> Launch:
     """Grid and parameters of a kernel that holds BLOCK_M whole rows of x, each in BLOCK_N >= cols lanes.
 
-    AMD's waves have registers for twice as many elements, and half as many waves execute fewer instructions: 6 to 16 %
-    of RMSNorm's at 4096 and 8192 columns (`python -m benchmarks.machine_code`).
+    AMD's waves have registers for twice as many elements, and half as many waves execute fewer instructions: of
+    RMSNorm, 64 x 4096, 44,288 on gfx942 and 99,200 on gfx1100 with 64 elements a thread, 51,968 and 109,824 with 32
+    (`python -m benchmarks.machine_code.entries`).
     """
     return _whole_rows(x, sizes().tile, (2 if gpu_of(x).is_amd else 1) * sizes().elements_per_thread)
 
