@@ -199,7 +199,26 @@ columns_kernel[(3,)](m, torch.empty_like(m), 3001, BLOCK=1024)
 """
 
 
-@pytest.mark.parametrize(("stride", "expected"), [(1, []), (32, ["uncoalesced"])])
+ALONG = """
+@triton.jit
+def along_kernel(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    rows = tl.arange(0, BLOCK)
+    total = tl.zeros((BLOCK,), tl.float32)
+    for column in range(n):
+        total += tl.load(x_ptr + rows * n + column)
+    tl.store(y_ptr + rows, total)
+m = torch.ones(64, 100, device="cuda")
+along_kernel[(1,)](m, torch.empty(64, device="cuda"), 100, BLOCK=64, num_warps=1)
+"""
+
+
+def test_lanes_that_walk_along_their_rows_are_scattered(gfxlab, tmp_path):
+    (tmp_path / "along.py").write_text(HEAD + ALONG)
+    found = json.loads(gfxlab("review", str(tmp_path / "along.py"), "--json")[1])["findings"]
+    assert [(one["kind"], one["line"]) for one in found] == [("uncoalesced", 9)]
+
+
+@pytest.mark.parametrize(("stride", "expected"), [(1, []), (3, ["uncoalesced"]), (32, ["uncoalesced"])])
 def test_scattered_lanes_cost_and_narrow_ones_in_a_row_do_not(gfxlab, tmp_path, stride, expected):
     (tmp_path / "columns.py").write_text(HEAD + COLUMNS.replace("STRIDE", str(stride)))
     output = gfxlab("review", str(tmp_path / "columns.py"), "--json")[1]
