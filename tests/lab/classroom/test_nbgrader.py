@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import nbformat
@@ -52,8 +51,7 @@ def test_the_code_to_repair_stands_as_comments_before_the_solution(course):
 def run(*words: str, home: Path) -> subprocess.CompletedProcess[str]:
     if not BIN.exists():
         pytest.skip("nbgrader's environment is missing: make test-workshop makes it")
-    path = f"{BIN}:{Path(sys.executable).parent}:{os.environ['PATH']}"  # nbgrader calls alembic, which may be outside
-    env = {**os.environ, "PATH": path, "COURSE_HOME": str(home), "HOME": str(home)}
+    env = {**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}", "COURSE_HOME": str(home), "HOME": str(home)}
     return subprocess.run([str(BIN / "nbgrader"), *words], cwd=home, env=env, capture_output=True, text=True)
 
 
