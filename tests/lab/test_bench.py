@@ -114,7 +114,7 @@ def test_stored_figures_are_a_table_of_contenders_and_sizes_that_names_the_machi
         "* Calls in a row, so that the data are in the cache: no memory bandwidth.",
     ]
     html = table._repr_html_().replace("\xa0", " ")  # a number stays beside its unit
-    assert "norm on Test GPU" in html and "2\u00a0ms, 2.00\u00a0TB/s" in html and "in the cache" in html
+    assert "norm on Test GPU" in html and "2 ms, 2.00 TB/s" in html and "in the cache" in html
     assert "1 ms, 500 TFLOP/s" in str(bench.stored("matmul")) and "cache" not in str(bench.stored("matmul"))
 
 
