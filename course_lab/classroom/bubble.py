@@ -324,7 +324,7 @@ def _shown(hidden: tuple[Path, ...], moved: bool = False) -> Iterator[str]:
     moved: the instruments are where a first sandbox has put them.
     """
     folders = [folder for folder in (*map(Path, _SYSTEM), *_pythons()) if folder.exists()]
-    made: set[Path] = set()
+    made: set[Path] = {Path("/tmp")}
     for folder in dict.fromkeys(folders):
         yield from _parents(folder, made)
         yield from ("--ro-bind", str(folder), str(folder))
@@ -340,14 +340,20 @@ def _shown(hidden: tuple[Path, ...], moved: bool = False) -> Iterator[str]:
     for secret in (*_secrets(), *(path.resolve() for path in hidden)):
         if any(secret.is_relative_to(folder) for folder in folders) and secret.is_dir():
             yield from ("--tmpfs", str(secret), "--remount-ro", str(secret))
+    for folder in sorted(filter(_in_tmp, made)):
+        yield from ("--remount-ro", str(folder))
 
 
 def _parents(folder: Path, made: set[Path]) -> Iterator[str]:
-    """Folders on the way, which everybody may pass."""
+    """Folders on the way, which everybody may pass; one in /tmp is mounted, so that no job moves or fills it."""
     for parent in reversed(folder.parents[:-1]):
         if parent not in made:
             made.add(parent)
-            yield from ("--perms", "0755", "--dir", str(parent))
+            yield from ("--perms", "0755", "--tmpfs" if _in_tmp(parent) else "--dir", str(parent))
+
+
+def _in_tmp(folder: Path) -> bool:
+    return str(folder.parent) == "/tmp"
 
 
 @cache

@@ -254,7 +254,10 @@ def _empty_folders() -> None:
 
 
 def _empty(top: str) -> None:
-    """Folders are moved up before they are emptied, so no path grows long, however deep they lie."""
+    """Folders are moved up before they are emptied, so no path grows long, however deep they lie.
+
+    What is mounted in there was there before the job: Python and the instruments, where they lie in /tmp.
+    """
     folders, count = [top], 0
     while folders:
         folder = folders.pop()
@@ -263,6 +266,8 @@ def _empty(top: str) -> None:
         for entry in list(os.scandir(folder)):
             if not entry.is_dir(follow_symlinks=False):
                 os.unlink(entry.path)
+            elif os.path.ismount(entry.path):
+                continue
             elif folder == top and entry.name.startswith(_MOVED):
                 folders.append(entry.path)
             else:
