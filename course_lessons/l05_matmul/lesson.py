@@ -989,7 +989,8 @@ assert spilled[0] == spilled[2] == 0
 # h = p * STRIDE_H - PADDING_H + r * DILATION_H       # the input pixel under tap (r, s)
 # w = q * STRIDE_W - PADDING_W + s * DILATION_W
 # inside = (h >= 0) & (h < H) & (w >= 0) & (w < W)    # outside the image: load 0
-# x = tl.load(x_ptr + h * stride_xh + w * stride_xw + channels * stride_xc, mask=inside & ..., other=0.0)
+# places = h * stride_xh + w * stride_xw + channels * stride_xc
+# x = tl.load(x_ptr + places, mask=inside & ..., other=0.0)
 # acc = tl.dot(x, weight, acc)
 # ```
 #

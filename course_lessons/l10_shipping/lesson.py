@@ -183,13 +183,14 @@ for rows, cols in ((16, 576), (2, 65536)):
     print(f"{rows:2} rows of {cols:6,}: {again:9,} bytes; kept: {kept - again:3} more, and {held:3} held in between")
 
 # %% [markdown]
-# Keeping moves *more*, a little: each of the two numbers a row is written once and read at least once. It saves no
-# trip. The backward pass needs $\mathrm{mean}(g)$ and $\mathrm{mean}(g \hat x)$, so it loads the whole row before it
-# can write any of `dx`, and the statistics come out of the same load. What is saved is arithmetic, one reduction or
-# two, which at these sizes is free. So this library computes them again, and offers to keep them where somebody else
-# wants mean and `rstd`. PyTorch keeps them: its `native_layer_norm` returns three tensors. The answer is not the same
-# for every kernel. Attention keeps one number a row too, its LSE, since a second walk over all keys is not free at all
-# (lesson 06).
+# Keeping moves *more*, a little: each of the two numbers a row is written once and read at least once, 16 bytes a row.
+# Four come back, since the backward pass no longer loads the row's first element, which it would subtract before it
+# sums. It saves no trip. The backward pass needs $\mathrm{mean}(g)$ and $\mathrm{mean}(g \hat x)$, so it loads the
+# whole row before it can write any of `dx`, and the statistics come out of the same load. What is saved is arithmetic,
+# one reduction or two, which at these sizes is free. So this library computes them again, and offers to keep them where
+# somebody else wants mean and `rstd`. PyTorch keeps them: its `native_layer_norm` returns three tensors. The answer is
+# not the same for every kernel. Attention keeps one number a row too, its LSE, since a second walk over all keys is not
+# free at all (lesson 06).
 #
 # What is never worth it here is keeping $\hat x$: a whole matrix, written and read, for one multiplication.
 #

@@ -161,6 +161,16 @@ def test_a_whole_page_fits_and_is_accessible_in_both_themes(lab, axe, name):
         assert found == [], "\n".join([theme, *found])
 
 
+@pytest.mark.parametrize("name", [lesson.name for lesson in lessons.all()])
+def test_definitions_keep_their_lines_and_fit(lab, name):
+    exercises = lab(f"work/exercises/{name}.ipynb")
+    exercises.whole()
+    blocks = exercises.page.locator(".jp-RenderedMarkdown pre > code")
+    kept = blocks.evaluate_all("all => all.map(e => getComputedStyle(e).whiteSpace)")
+    assert set(kept) <= {"pre", "pre-wrap"}
+    assert exercises.page.evaluate(CUT) == []
+
+
 def test_after_a_restart_the_notebook_runs_and_the_solution_opens_after_three_tries(lab):
     exercises = lab(EXERCISES)
     exercises.menu("Kernel", "Restart Kernel and Clear Outputs")
