@@ -29,6 +29,17 @@ MUTANTS = {
             "values-not-stored",
         ),
         Mutant(
+            "a launch for each cache",
+            (
+                (
+                    "    append_kernel[(T,)](k, v, k_cache, v_cache, positions, k.stride(0), v.stride(0),",
+                    "    for k, k_cache in ((k, k_cache), (v, v_cache)):\n"
+                    "        append_kernel[(T,)](k, k, k_cache, k_cache, positions, k.stride(0), k.stride(0),",
+                ),
+            ),
+            "too-many-launches",
+        ),
+        Mutant(
             "caches exchanged",
             (
                 ("k_cache_ptr + position * WIDTH + cols, k", "k_cache_ptr + position * WIDTH + cols, v"),

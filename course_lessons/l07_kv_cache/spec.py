@@ -119,6 +119,7 @@ _APPEND = Exercise(
     entry="append_kv",
     reference=own.append_kv,
     inplace=(2, 3),
+    max_launches=1,
     no_idle=True,
     cases=(
         Case("SmolLM2's heads, the prompt", _append(6, 3, 64, room=18, start=0), **_EXACT, again=True),
@@ -126,6 +127,7 @@ _APPEND = Exercise(
         Case("the last place of the cache", _append(1, 2, 32, start=15), **_EXACT),
         Case("positions in any order", _append(7, 2, 32), **_EXACT),
         Case("a row of 40 numbers", _append(5, 5, 8), **_EXACT),
+        Case("17 heads of 64, more than 1,024 numbers", _append(2, 17, 64), **_EXACT),
         Case("float16", _append(4, 3, 16, dtype=torch.float16), **_EXACT),
         Case("bfloat16", _append(4, 3, 16, dtype=torch.bfloat16), **_EXACT),
         Case("rows of k and v not equally far apart", _apart(_append(5, 2, 16), 1, 3), **_EXACT),

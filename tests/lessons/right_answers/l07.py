@@ -41,9 +41,9 @@ def append_kv(k, v, k_cache, v_cache, positions):
     append_kernel[grid](k, v, k_cache, v_cache, positions, k.stride(0), v.stride(0), KH * D, BLOCK=32)
 
 
-# %% 7.1 | two launches of one kernel, several tokens a program
+# %% 7.1 | a second axis of the grid for the values, several tokens a program
 @triton.jit
-def append_kernel(x_ptr, cache_ptr, positions_ptr, stride, T, WIDTH, ROWS: tl.constexpr, BLOCK: tl.constexpr):
+def _move(x_ptr, cache_ptr, positions_ptr, stride, T, WIDTH, ROWS: tl.constexpr, BLOCK: tl.constexpr):
     t = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     c = tl.arange(0, BLOCK)[None, :]
     to = tl.load(positions_ptr + t, mask=t < T, other=0)
@@ -52,11 +52,22 @@ def append_kernel(x_ptr, cache_ptr, positions_ptr, stride, T, WIDTH, ROWS: tl.co
     tl.store(cache_ptr + to[:, None] * WIDTH + c, x, mask=mask)
 
 
+@triton.jit
+def append_kernel(
+    k_ptr, v_ptr, k_cache_ptr, v_cache_ptr, at_ptr, sk, sv, T, W, ROWS: tl.constexpr, BLOCK: tl.constexpr
+):
+    if tl.program_id(1) == 0:
+        _move(k_ptr, k_cache_ptr, at_ptr, sk, T, W, ROWS, BLOCK)
+    else:
+        _move(v_ptr, v_cache_ptr, at_ptr, sv, T, W, ROWS, BLOCK)
+
+
 def append_kv(k, v, k_cache, v_cache, positions):
     T, KH, D = k.shape
-    block = triton.next_power_of_2(KH * D)
-    for x, cache in ((k, k_cache), (v, v_cache)):
-        append_kernel[(triton.cdiv(T, 4),)](x, cache, positions, x.stride(0), T, KH * D, ROWS=4, BLOCK=block)
+    width = KH * D
+    grid = (triton.cdiv(T, 4), 2)
+    strides = k.stride(0), v.stride(0)
+    append_kernel[grid](k, v, k_cache, v_cache, positions, *strides, T, width, 4, triton.next_power_of_2(width))
 
 
 # %% 7.2 | early return for padding
