@@ -78,8 +78,7 @@ class Ledger:
             if row.never_written:
                 found.append(f"{row.tensor}: {_elements(row.never_written)} never written, first {row.first_missing}.")
             if row.read > row.least_read:
-                times = row.read / row.least_read
-                found.append(f"{row.tensor}: each element is asked for {times:.3g} times; only a cache can save that.")
+                found.append(f"{row.tensor}: {_asked_again(row)}; only a cache can save that.")
         return found
 
     def _table(self) -> Table:
@@ -110,3 +109,11 @@ _HEAD = ("tensor", "bytes read", "bytes written", "least bytes", "masked lanes")
 
 def _elements(count: int) -> str:
     return "1 element" if count == 1 else f"{count:,} elements"
+
+
+def _asked_again(row: LedgerRow) -> str:
+    """How often each element is read, or, where that rounds to once, by how much too often."""
+    times = f"{row.read / row.least_read:.3g}"
+    if times == "1":
+        return f"{row.read - row.least_read:,} bytes are read again"
+    return f"each element is asked for {times} times"

@@ -98,6 +98,15 @@ def test_reading_again_costs_and_is_named():
     assert ledger.score == pytest.approx((8 + 32 + 32) / 96)
 
 
+def test_one_element_in_a_thousand_read_again_is_told_in_bytes():
+    """To say "asked for 1 times" would be to say that nothing is wrong."""
+    index = torch.arange(1024, dtype=torch.int32)
+    index[-1] = 0
+    with trace() as launch:
+        kernels.gather[(1,)](torch.zeros(1024), index, torch.empty(1024), 1024, BLOCK=1024)
+    assert launch.ledger().notes() == ["x_ptr: 4 bytes are read again; only a cache can save that."]
+
+
 def test_stores_of_several_programs_and_elements_never_written_are_named():
     with trace() as launch:
         kernels.all_write_one[(4,)](torch.zeros(3))
