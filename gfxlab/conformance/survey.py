@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gfxlab.conformance.outcomes import read, shard_of
+from gfxlab.conformance.outcomes import forget_unfinished, read, shard_of
 from gfxlab.tables import Table
 
 ARCHS = ("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201")
@@ -119,6 +119,8 @@ def conformance(
     logs.mkdir(parents=True, exist_ok=True)
     targets = [f"{folder}/{test.removeprefix(FOLDER + '/')}" for test in only] or present
     found = {arch: _log(logs, arch, seed, sample, bool(only)) for arch in archs}
+    for log in found.values():
+        forget_unfinished(log)
     shards = 1 if only or jobs == 1 else -(-2 * jobs // len(archs))  # two for each process: some take longer
     with ThreadPoolExecutor(jobs) as pool:
         todo = [

@@ -16,7 +16,7 @@ import triton.language as tl
 from triton.compiler.errors import CompilationError
 from triton.runtime.errors import OutOfResources
 
-from gfxlab.conformance import plugin, survey
+from gfxlab.conformance import outcomes, plugin, survey
 from gfxlab.engine import dual_mode
 from gfxlab.pretended import CannotPretend, Hazard, pretend
 from gfxlab.simulator import IllegalAccess
@@ -524,7 +524,10 @@ def test_a_file_that_cannot_be_imported_does_not_end_the_survey(tmp_path):
     folder.mkdir(parents=True)
     (folder / "test_random.py").write_text("import no_such_library\n\ndef test_rand():\n    pass\n")
     (folder / "test_core.py").write_text("def test_add():\n    assert 1 + 1 == 2\n")
-    report = survey.conformance(tmp_path, archs=["gfx942"], logs=tmp_path / "logs")
+    log = tmp_path / "logs" / "gfx942-0-20.jsonl"
+    log.parent.mkdir()
+    log.write_text('{"test": "test_core.py::test_add", "outcome": "started"}\n')  # a run that somebody ended
+    report = survey.conformance(tmp_path, archs=["gfx942"], logs=log.parent)
     ended = {line["test"]: (line["outcome"], line["why"]) for line in report.outcomes["gfx942"]}
     assert ended["test_core.py::test_add"] == ("passed", "")
     assert ended["test_random.py"] == ("failed", "ModuleNotFoundError: No module named 'no_such_library'")
@@ -562,3 +565,10 @@ def test_the_last_line_of_a_test_is_its_outcome(tmp_path):
     log = tmp_path / "log"
     log.write_text("\n".join(json.dumps({"test": "t", "outcome": o}) for o in ("started", "passed")) + "\n")
     assert plugin.read(log) == [{"test": "t", "outcome": "passed"}] and plugin.read(tmp_path / "none") == []
+
+
+def test_what_ran_when_a_survey_was_ended_runs_again(tmp_path):
+    log = tmp_path / "log"
+    log.write_text("".join(json.dumps({"test": t, "outcome": o}) + "\n" for t, o in (("a", "passed"), ("b", "started"))))
+    outcomes.forget_unfinished(log)
+    assert [line["test"] for line in outcomes.read(log)] == ["a"]

@@ -209,7 +209,8 @@ class Result:
     def __init__(self, trial: Trial, bits: int, written: int, before: int, cdna: bool, approximate: bool):
         self.trial, self.kind, self.before, self.cdna = trial, trial.results[0], before, cdna
         self.approximate = approximate or re.search("rcp|rsq", trial.name)
-        self.width = 64 if self.kind in WIDE else written.bit_length() if written.bit_length() in (16, 32) else 32
+        half = self.kind == "f16" or written.bit_length() == 16
+        self.width = 64 if self.kind in WIDE else 16 if half else 32
         self.bits = self._finished(bits & written)
         self.whole = self._placed(self.bits)
         self.described = hex(self.whole)
@@ -220,9 +221,10 @@ class Result:
         pair_of_halves = "_f16_f32" in self.trial.name and self.kind in ("u32", "2f16")
         if found == self.whole or pair_of_halves and self._same_halves(found):
             return True
-        if self.kind[0] != "f" or self.trial.part and self.trial.part[0] != "DWORD":
+        shift, size = PARTS[self.trial.part[0]] if self.trial.part else (16 * self.trial.high, self.width)
+        if self.kind[0] != "f" or size < self.width:
             return self.approximate or self._is_nan(self.bits)
-        number = found >> (16 if self.trial.high else 0) & ((1 << self.width) - 1)
+        number = found >> shift & ((1 << self.width) - 1)
         return self._placed(number) == found and self._near(number)
 
     def _same_halves(self, found: int) -> bool:

@@ -34,8 +34,8 @@ How each instruction is checked, by target:
 
 - **p**: against AMD's pseudocode, interpreted exactly, on edge values and random ones, with modifiers and all kinds of
   operands: vector, scalar, packed and paired instructions, loads, stores and atomics (`test_pseudocode.py`, where
-  `ORACLE_TREE` names a checkout that holds the pseudocode; gfx90a by the guide of gfx942: of its vector instructions
-  6,638 of 6,650 texts agreed, the others but for a NaN's bits, a zero's sign or two last places)
+  `ORACLE_TREE` names a checkout that holds the pseudocode, and `ORACLE_SEED` draws other operands; gfx90a by the guide
+  of gfx942)
 - **d**: the pseudocode differs, for a reason that stands below
 - **e**: against exact integers and fractions of our own. Of matrix instructions, whose pseudocode is one line, every
   element's lane, register and bits are put by a formula, and the sums are exact: all shapes, types and modifiers
