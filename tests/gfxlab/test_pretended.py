@@ -569,6 +569,7 @@ def test_the_last_line_of_a_test_is_its_outcome(tmp_path):
 
 def test_what_ran_when_a_survey_was_ended_runs_again(tmp_path):
     log = tmp_path / "log"
-    log.write_text("".join(json.dumps({"test": t, "outcome": o}) + "\n" for t, o in (("a", "passed"), ("b", "started"))))
+    ends = {"a": "passed", "b": "started"}
+    log.write_text("".join(json.dumps({"test": test, "outcome": end}) + "\n" for test, end in ends.items()))
     outcomes.forget_unfinished(log)
     assert [line["test"] for line in outcomes.read(log)] == ["a"]
