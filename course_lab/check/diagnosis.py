@@ -143,6 +143,13 @@ def torch_result(facts: Facts) -> Diagnosis | None:
     return None
 
 
+def torch_before(facts: Facts) -> Diagnosis | None:
+    for run in facts.failing:
+        if run.values_right and run.unread >= 0:
+            return diagnosis("torch-before", argument=facts.argument(run.unread))
+    return None
+
+
 # ---- the wrong form ------------------------------------------------------------------------------------------------
 
 
@@ -626,6 +633,7 @@ RULES = (
     no_kernel,
     input_returned,
     torch_result,
+    torch_before,
     wrong_form,
     input_modified,
     result_reused,

@@ -13,13 +13,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from course_lab.authoring.far_rows import untouched
+from course_lab.authoring.far_rows import is_spread, untouched
 from course_lab.check.protocol import Event, FaultSeen, LaunchSeen, Loads, Overlap, Program
 from course_lab.check.races import Races, Touch
 from gfxlab.engine import hooks
 
 _MAX_FAULTS = 20
 _MAX_FIRSTS = 1024  # programs
+_MAX_COMPARED = 1 << 17  # elements
 
 
 class Evidence:
@@ -36,7 +37,9 @@ class Evidence:
         self.overlap: Overlap | None = None
         self.faults: list[FaultSeen] = []
         self._sources, self._guard_faults, self._faults_seen = sources, faults, 0
-        self._given = {_address(value) for value in given if isinstance(value, torch.Tensor)}
+        self._arguments = {at: value for at, value in enumerate(given) if isinstance(value, torch.Tensor)}
+        self._given = {_address(value) for value in self._arguments.values()}
+        self._copied: set[float] = set()  # the numbers of all tensors that are no arguments
         self._writers: dict[tuple[int, int], np.ndarray] = {}
         self._tensors: dict[str, torch.Tensor] = {}
         self._alive: list[torch.Tensor] = []  # an address must not be used twice
@@ -51,10 +54,25 @@ class Evidence:
         mine = launch.fn.__code__.co_filename in self._sources
         about = {"constants": _constants(launch.args), "tensors": tuple(launch.tensors)}
         about["given"] = tuple(name for name, tensor in launch.tensors.items() if _address(tensor) in self._given)
+        about["reached"] = self._reached(list(launch.tensors.values())) if mine else ()
         self.launches.append(LaunchSeen(launch.name, tuple(launch.grid), mine, **about))
         self._tensors, self._stored = launch.tensors, {}
         self._loads, self._busy, self._races = {}, {}, Races()
         self._alive.extend(self._tensors.values())
+
+    def _reached(self, tensors: list[torch.Tensor]) -> tuple[int, ...]:
+        """Positions of the entry's arguments of which a launch with these tensors gets all numbers.
+
+        A copy will do, in another order or dtype, or cut in pieces.
+        """
+        known = {at for launch in self.launches for at in launch.reached}
+        addresses = set(map(_address, tensors))
+        reached = {at for at, value in self._arguments.items() if _address(value) in addresses}
+        if left := self._arguments.keys() - known - reached:
+            others = [tensor for tensor in tensors if _address(tensor) not in self._given]
+            self._copied.update(*map(_numbers, others))
+            reached |= {at for at in left if _numbers(self._arguments[at]) <= self._copied}
+        return tuple(sorted(reached))
 
     def on_access(self, access: hooks.Access) -> None:
         self._note_faults(access)
@@ -196,6 +214,13 @@ def _index(element: int, tensor: torch.Tensor | None) -> tuple[int, ...]:
 
 def _address(tensor: torch.Tensor) -> int:
     return tensor.untyped_storage().data_ptr()
+
+
+def _numbers(tensor: torch.Tensor) -> set[float]:
+    """All different numbers of a tensor; none of one that would take long."""
+    if tensor.numel() > _MAX_COMPARED or is_spread(tensor):
+        return set()
+    return set(tensor.detach().cpu().double().nan_to_num().flatten().tolist())
 
 
 def _constants(args: dict[str, Any]) -> tuple[tuple[str, int | float | bool | str | None], ...]:

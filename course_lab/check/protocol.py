@@ -137,7 +137,8 @@ class LaunchSeen:
     unfilled: lines whose loads left masked lanes without a value.  idle: programs that stored nothing.
     race: the first; alike: elements that several programs stored with one value.  in_place: a program stored an element
     that it, too, had loaded.  constants: arguments that are no tensors, by name.  tensors: the names of the others.
-    given: of these, the ones that lie in the memory of an argument of the entry.  firsts: for each program the first
+    given: of these, the ones that lie in the memory of an argument of the entry.  reached: positions of the arguments
+    of the entry whose numbers the launch got, in their own memory or in a copy's.  firsts: for each program the first
     element that it stored, -1 for none; () where there are very many programs.
     """
 
@@ -154,6 +155,7 @@ class LaunchSeen:
     constants: tuple[tuple[str, int | float | bool | str | None], ...] = ()
     tensors: tuple[str, ...] = ()
     given: tuple[str, ...] = ()
+    reached: tuple[int, ...] = ()
     firsts: tuple[int, ...] = ()
 
     @property

@@ -22,6 +22,8 @@ SENTENCES = {
     "crash": "The process died{where}: {message}.",
     "no-kernel": "No Triton kernel of yours ran: PyTorch did the work. Write a @triton.jit function and launch it.",
     "torch-result": "Your kernel ran, but the tensor that you return was made by PyTorch. Let the kernel write it.",
+    "torch-before": "None of your kernels was given the numbers of {argument}: PyTorch had computed something from "
+    "them before. Let the kernel read them and do all of it.",
     "not-launched": "{kernel} is defined but never launched. What goes into the square brackets of a launch?",
     "not-always-launched": "In this case none of your kernels was launched. Which condition stands before the launch?",
     "result-reused": "This call changed what the call before had returned. Each result needs memory of its own: "

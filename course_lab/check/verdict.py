@@ -184,6 +184,24 @@ class CaseRun:
             return False
         return any(writer is None and self._asks_for_a_write(i) for i, writer in enumerate(self.seen.writers))
 
+    @property
+    def unread(self) -> int:
+        """Position of an argument as large as a result whose numbers no kernel got, -1 for none.
+
+        PyTorch computed something from it, and the kernel the rest.  Smaller ones may be prepared, and those with fewer
+        dimensions: a weight, a table of angles.
+        """
+        if not self.seen or self.torch_may_finish or not self.needs_kernel or not self.own_launches:
+            return -1
+        reached = {at for launch in self.own_launches for at in launch.reached}
+        result = max(self.expected, key=torch.Tensor.numel)
+        for at, value in enumerate(self.args):
+            if at in reached or at in self.inplace or not isinstance(value, torch.Tensor):
+                continue
+            if value.is_floating_point() and value.dim() >= result.dim() and value.numel() >= result.numel():
+                return at
+        return -1
+
     def _asks_for_a_write(self, output: int) -> bool:
         """It has elements; and if it is an argument, it is not to stay as it is."""
         returned = len(self.expected) - len(self.inplace)
@@ -209,7 +227,7 @@ class CaseRun:
             return False
         if self.shares:
             return False
-        if self.needs_kernel and (not self.own_launches or self.made_by_torch):
+        if self.needs_kernel and (not self.own_launches or self.made_by_torch or self.unread >= 0):
             return False
         return not (self.too_many_launches or self.unmet)
 

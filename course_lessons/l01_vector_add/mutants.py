@@ -44,6 +44,9 @@ MUTANTS = {
         Mutant("another block in the grid", ((_ROUND_UP, "triton.cdiv(n, 2048)"),), "partly-written"),
         Mutant("leaves it to PyTorch", (("z = torch.empty_like(x)", "return x + y"),), "not-launched"),
         Mutant("length not a power of two", (("BLOCK=1024", "BLOCK=576"),), "exception"),
+        Mutant(
+            "PyTorch adds, the kernel copies", (("(x + y).to", "x.to"), (",)](x, y", ",)](x + y, y")), "torch-before"
+        ),
     ),
     "1.3": (
         Mutant(
@@ -89,6 +92,7 @@ MUTANTS = {
         Mutant("mask too short", (("offs < n", "offs < n - 1"),), "partly-written"),
         Mutant("no mask at all", (("mask = offs < n", "mask = offs >= 0"),), "mask-too-wide"),
         Mutant("one program at least", ((_ROUND_UP, "max(n // 1024, 1)"),), "grid-floor-division"),
+        Mutant("a block for each row", ((_ROUND_UP, "len(x)"),), "partly-written"),
         Mutant("the size of the model", (("residual, y, n,", "residual, y, 21312,"),), "hard-coded-size"),
     ),
     "1.6": (
@@ -109,6 +113,11 @@ MUTANTS = {
             "mask-too-wide",
         ),
         Mutant("grid rounded down", ((_GRID_TN, "(T // 8, N // 128)"),), "grid-floor-division"),
+        Mutant(
+            "one wide block for each row",
+            ((_GRID_TN, "(T, 1)"), ("BLOCK_M=8, BLOCK_N=128", "BLOCK_M=1, BLOCK_N=2048")),
+            "partly-written",
+        ),
         Mutant(
             "two launches",
             (("    bias_residual_add_kernel[grid]", "    for _ in range(2): bias_residual_add_kernel[grid]"),),

@@ -196,6 +196,7 @@ _SCALE_AND_ADD = Exercise(
         Case("one element", _scaled(1, alpha=3.0), **_ONCE),
         Case("two dimensions", _scaled(5, 576, alpha=0.1), **_ONCE),
         Case("bfloat16", _scaled(576, alpha=1.5, dtype=torch.bfloat16), **_ONCE),
+        Case("17,000 elements", _scaled(17_000, alpha=-2.0), **_ONCE),
         Case("alpha is 0", _scaled(300, alpha=0.0), **_ONCE),
         Case("alpha is 1, rounded once", _scaled(300, alpha=1.0, dtype=torch.bfloat16), **_ONCE),
         Case("zeros among them", _some_zeros, **_ONCE),
@@ -283,6 +284,8 @@ _COPY = Exercise(
         Case("one row repeated, stride 0", _view(1, 65, lambda x: x.expand(6, 65)), **_EXACT),
         Case("bfloat16, a transposed slice", _view(40, 30, lambda x: x[5:38].T, torch.bfloat16), **_EXACT),
         Case("one element", _view(1, 1, lambda x: x), **_EXACT),
+        Case("two long rows", _view(2, 1500, lambda x: x), **_EXACT),
+        Case("600 short rows", _view(600, 3, lambda x: x), **_EXACT),
         Case("rows 2^30 elements apart", _far_apart(lambda x: x), **_EXACT),
         Case("columns 2^30 elements apart", _far_apart(lambda x: x.T), **_EXACT),
     ),
@@ -381,6 +384,7 @@ _REPAIR = Exercise(
         Case("SmolLM2's hidden size, 576", _two(37, 576), **_EXACT),
         Case("one token", _two(1, 576), **_EXACT),
         Case("a size just above a block", _two(25, 41), **_EXACT),
+        Case("two long rows", _two(2, 3000), **_EXACT),
         Case("bfloat16", _two(5, 333, dtype=torch.bfloat16), **_EXACT),
     ),
     hints=(
@@ -419,6 +423,8 @@ _BIAS_RESIDUAL_ADD = Exercise(
             **_ONCE | {"why": "x + bias rounded to bfloat16 is off by 2^-9, as much as what is left in the end"},
         ),
         Case("one more than a power of two, both ways", _rows(33, 257, gap_x=3, gap_r=6), **_ONCE),
+        Case("two long rows", _rows(2, 4100, gap_x=4), **_ONCE),
+        Case("300 short rows", _rows(300, 3, gap_r=2), **_ONCE),
         Case("rows 2^30 elements apart", _far_rows, **_ONCE),
     ),
     hints=(

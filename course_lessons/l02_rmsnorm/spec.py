@@ -567,6 +567,7 @@ _SHORT = Exercise(
         Case("65 rows of 65 columns, eps 0.25", _norm(65, 65, eps=0.25), **_ONCE),
         Case("small values, eps 1e-12", _norm(17, 33, eps=1e-12, scale=1e-4), **_ONCE),
         Case("128 columns", _norm(17, 128, scale=0.01), **_ONCE),
+        Case("300 rows", _norm(300, 5), **_ONCE),
         Case("rows 2^30 elements apart", _far(_norm(3, 40, dtype=torch.float16), 0), **_ONCE),
     ),
     hints=(

@@ -269,6 +269,7 @@ _SWIGLU = Exercise(
         Case("float16", _halves(3, 300, dtype=torch.float16), **_ONCE),
         Case("bfloat16", _halves(3, 576, dtype=torch.bfloat16), **_ONCE),
         Case("one more than a power of two", _halves(2, 2049), **_ONCE),
+        Case("one row of 9,000", _halves(1, 9000), **_ONCE),
         Case("gates from -60 to -5, results nearly 0", _negative_gates, **_SMALL),
         Case("rows 2^30 elements apart", _far(_halves(3, 20, dtype=torch.bfloat16)), **_ONCE),
     ),

@@ -187,6 +187,7 @@ _MATMUL = Exercise(
         Case("no side a multiple of a block", _product(33, 65, 129), **_ONCE, again=True),
         Case("one element, float16", _product(1, 1, 1, dtype=torch.float16), **_ONCE),
         Case("one row, as in decoding", _product(1, 70, 200), **_ONCE),
+        Case("more rows and columns than one tile could hold", _product(140, 270, 9), **_ONCE),
         Case("b is a transposed weight", _transposed_weight, **_ONCE),
         Case("slices of larger matrices, NaN around them", _slices, **_ONCE),
         Case("float16, partial sums above 65504", _cancelling, **_LARGE),

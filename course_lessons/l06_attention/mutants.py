@@ -80,6 +80,23 @@ MUTANTS = {
             "stops-before-the-diagonal",
         ),
         Mutant("queries D apart", (("stride_qm + offs_d", "D + offs_d"),), "between-rows"),
+        Mutant(
+            "tiles of 64, all of them",
+            (
+                ("range(0, end, BLOCK_N)", "range(0, Sk, BLOCK_N)"),
+                ("triton.cdiv(S, 16)", "triton.cdiv(S, 64)"),
+                ('"BLOCK_M": 16, "BLOCK_N": 16', '"BLOCK_M": 64, "BLOCK_N": 64'),
+            ),
+            "demand-not-met",
+        ),
+        Mutant(
+            "PyTorch repeats the keys",
+            (
+                ("strides = *q", "k, v = (x.repeat_interleave(H // KH, dim=1) for x in (k, v))\n    strides = *q"),
+                ("H // KH,", "1,"),
+            ),
+            "demand-not-met",
+        ),
         Mutant("keys D apart", (("stride_kn + offs_d", "D + offs_d"),), "between-rows"),
         Mutant(
             "copies first",

@@ -14,6 +14,7 @@ TAUGHT = {
     "crash": "00_start_here#How exercises work",
     "no-kernel": "00_start_here#Your first kernel",
     "torch-result": "00_start_here#Your first kernel",
+    "torch-before": "00_start_here#Your first kernel",
     "not-launched": "00_start_here#Your first kernel",
     "not-always-launched": "00_start_here#Your first kernel",
     "nothing-stored": "00_start_here#Your first kernel",
