@@ -49,6 +49,15 @@ class Limits:
         return (self.family, self.generation) == ("RDNA", 3)
 
     @property
+    def flushes_halves(self) -> bool:
+        """CDNA 2's products of float16 and bfloat16 take denormals as 0 and give 0 for them, float32 results too.
+
+        AMD, "MI200 matrix fused multiply-add (MFMA) behavior specifics" (MIOpen's documentation); PyTorch, "Numerical
+        accuracy", says the same of V_DOT2.
+        """
+        return (self.family, self.generation) == ("CDNA", 2)
+
+    @property
     def workgroup_in_traps(self) -> bool:
         """On RDNA 4 the number of the workgroup arrives in trap registers."""
         return (self.family, self.generation) == ("RDNA", 4)

@@ -162,6 +162,11 @@ def round_to_xf32(bits: np.ndarray) -> np.ndarray:
 _SMALL = {"fp8": (4, 3), "bf8": (5, 2), "fp6": (2, 3), "bf6": (3, 2), "fp4": (2, 1)}  # bits of exponent and mantissa
 
 
+def without_denormals(x: np.ndarray) -> np.ndarray:
+    """float32 with zeros, of the same signs, for its denormals."""
+    return np.where(np.abs(x) < np.finfo(F32).tiny, np.copysign(F32(0), x), x)
+
+
 @cache
 def small_float_values(kind: str, fnuz: bool = False) -> np.ndarray:
     """All numbers of a format, by their code, float32: "fp8" (e4m3), "bf8" (e5m2), "fp6", "bf6", "fp4".

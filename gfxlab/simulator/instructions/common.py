@@ -39,6 +39,11 @@ class Target:
         return self.arch == "gfx942"
 
     @property
+    def flushes_halves(self) -> bool:
+        """Products of float16 and bfloat16 know no denormals."""
+        return hardware.limits(self.arch).flushes_halves
+
+    @property
     def vcc(self) -> Operand:
         """The register that short encodings use without naming it."""
         return Operand("vcc", "s", VCC, self.lanes // 32)

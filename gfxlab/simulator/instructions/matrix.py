@@ -29,6 +29,7 @@ from gfxlab.simulator.core.numbers import (
     round_to_bf16,
     round_to_xf32,
     small_float_values,
+    without_denormals,
 )
 from gfxlab.simulator.core.operands import Operand
 from gfxlab.simulator.core.program import Decoded
@@ -95,11 +96,13 @@ def layout(mnemonic: str, arch: str) -> Layout:
 # ---- numbers in registers --------------------------------------------------------------------------------------------
 
 
-def _decoder(kind: str, fnuz: bool) -> Callable[[np.ndarray], list[np.ndarray]]:
+def _decoder(kind: str, target: Target) -> Callable[[np.ndarray], list[np.ndarray]]:
     """From 32-bit words to the numbers in them: the lowest of every word, then the next of every word, and so on."""
+    if target.flushes_halves and kind in ("f16", "bf16"):
+        return _flushing(kind)
     if kind in ("fp8", "bf8", "fp4"):
         bits = _BITS[kind]
-        table, most = small_float_values(kind, fnuz and bits == 8), U32((1 << bits) - 1)
+        table, most = small_float_values(kind, target.fnuz and bits == 8), U32((1 << bits) - 1)
         return lambda words: [table[(words >> U32(place)) & most] for place in range(0, 32, bits)]
     if kind in ("fp6", "bf6"):
         return partial(_numbers_of_6_bits, small_float_values(kind))
@@ -126,7 +129,16 @@ def _numbers_of_6_bits(table: np.ndarray, words: np.ndarray) -> list[np.ndarray]
     return numbers
 
 
+_BRAINS = (np.arange(1 << 16, dtype=U32) << U32(16)).view(F32)
 _HALVES = np.arange(1 << 16, dtype=U16).view(F16).astype(F32)  # every float16: numpy converts them slowly
+
+
+def _flushing(kind: str) -> Callable[[np.ndarray], list[np.ndarray]]:
+    """The decoder of a format of 16 bits whose denormals count as 0."""
+    exponent, kinds = {"f16": (0x7C00, _HALVES), "bf16": (0x7F80, _BRAINS)}[kind]
+    codes = np.arange(1 << 16)
+    table = np.where(codes & exponent, kinds, np.copysign(F32(0), kinds))
+    return lambda words: [table[words & U32(0xFFFF)], table[words >> U32(16)]]
 
 
 def _operand_types(types: str, modifiers: dict) -> tuple[str, str]:
@@ -169,12 +181,12 @@ def _product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return np.matmul(a.swapaxes(1, 2), b)
 
 
-def _finish(w, result: Operand, registers: int, c, d: np.ndarray, kind, clamp: bool = False) -> None:
+def _finish(w, result: Operand, registers: int, c, d: np.ndarray, kind, flushes: bool) -> None:
     """D = d + c into the result's registers, in every lane of the live waves: matrix instructions ignore EXEC."""
+    if flushes:
+        d, c = without_denormals((d + without_denormals(c)).astype(F32)), F32(-0.0)
     place = slice(result.index, result.index + registers)
     live = True if w.live is None else w.live[None, :, None]
-    if clamp and kind is I32:
-        d, c = np.clip(d + c, np.iinfo(I32).min, np.iinfo(I32).max), I32(0)
     if kind is I32:
         d = d.astype(I64).astype(I32)
     target = w.F[place] if kind is F32 else w.I[place]
@@ -216,7 +228,11 @@ def _mfma(
     forms = [(kind, m, k, types == "f8f6f4", place if of_its_own else None) for kind, place in zip(kinds, alone)]
     tiles = map(Tile, (a, b), forms, readers)
     kind = I32 if result_kind == "i32" else F32
-    return Multiplication(*tiles, c, result, m * n // 64, kind, _MFMA_VIEWS[m])
+    return Multiplication(*tiles, c, result, m * n // 64, kind, _MFMA_VIEWS[m], flushes=_flushes(kinds, target))
+
+
+def _flushes(kinds: tuple[str, str], target: Target) -> bool:
+    return target.flushes_halves and not {"f16", "bf16"}.isdisjoint(kinds)
 
 
 def _lanes_of_b(instruction: Decoded) -> np.ndarray | None:
@@ -249,11 +265,12 @@ def _mfma_of_blocks(
     """Several products of m x k by k x m at once: lanes m apart hold different blocks, each lane all of k."""
     kinds = _operand_types(types, {})
     result, a, b, c = instruction.operands
-    decoders = [_decoder(kind, target.fnuz) for kind in kinds]
+    decoders = [_decoder(kind, target) for kind in kinds]
     sizes = [max(1, k * _BITS[kind] // 32) for kind in kinds]
     kind = I32 if result_kind == "i32" else F32
     registers = m * m // 64 * blocks
     read_c = _accumulator(c, registers, kind)
+    flushes = _flushes(kinds, target)
     lent = _blocks_of_a(blocks, instruction)
 
     def run(w):
@@ -263,7 +280,7 @@ def _mfma_of_blocks(
         )
         d = np.matmul(left[:, lent].swapaxes(2, 3), right)
         d = np.concatenate([_mfma_registers(d[:, block], m) for block in range(blocks)])
-        _finish(w, result, registers, read_c(w), d, kind)
+        _finish(w, result, registers, read_c(w), d, kind, flushes)
 
     return run
 
@@ -276,7 +293,7 @@ def _tile(
     in_halves: a lane's numbers of 8 and 6 bits are two runs of 16, one in each half of k (f8f6f4); those of 4 bits one
     run of 32.
     """
-    decode = _decoder(kind, target.fnuz)
+    decode = _decoder(kind, target)
     parts = 64 // m  # lanes m apart hold different pieces of k
     registers = k // parts * _BITS[kind] // 32
     if not in_halves or kind == "fp4":
@@ -331,9 +348,10 @@ def _mfma_of_small_blocks(
     kinds = _operand_types(types, {})
     result, a, b, c = instruction.operands
     sizes = [k * _BITS[kind] // 32 for kind in kinds]
-    decode_a, decode_b = (_decoder(kind, target.fnuz) for kind in kinds)
+    decode_a, decode_b = (_decoder(kind, target) for kind in kinds)
     kind = I32 if result_kind == "i32" else F32
     read_c = _accumulator(c, 4, kind)
+    flushes = _flushes(kinds, target)
     lent = _blocks_of_a(16, instruction)
 
     def run(w):
@@ -342,7 +360,8 @@ def _mfma_of_small_blocks(
             for o, size, decode, theirs in ((a, sizes[0], decode_a, None), (b, sizes[1], decode_b, lanes))
         )
         d = np.matmul(left[:, lent].swapaxes(2, 3), right)  # [wave, block, row, column]
-        _finish(w, result, 4, read_c(w), d.transpose(2, 0, 1, 3).reshape(4, w.size, 64), kind)
+        d = d.transpose(2, 0, 1, 3).reshape(4, w.size, 64)
+        _finish(w, result, 4, read_c(w), d, kind, flushes)
 
     return run
 
@@ -380,7 +399,7 @@ def _wmma(result_kind: str, k: int, types: str, instruction: Decoded, target: Ta
     modifiers = instruction.modifiers
     kinds = _operand_types(types, modifiers)
     flips, signs = ((0, 0), NO_SIGNS) if types.startswith("iu") else _signs(kinds, instruction)
-    decoders = [_flipped(_decoder(kind, target.fnuz), flip) for kind, flip in zip(kinds, flips)]
+    decoders = [_flipped(_decoder(kind, target), flip) for kind, flip in zip(kinds, flips)]
     result, a, b, c = instruction.operands
     twice = hardware.limits(target.arch).repeats_operands
     sizes = [(k if twice else k // 2) * _BITS[kind] // 32 for kind in kinds]

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from gfxlab.simulator.core import values
-from gfxlab.simulator.core.numbers import F32, F64, I32, I64
+from gfxlab.simulator.core.numbers import F32, F64, I32, I64, without_denormals
 from gfxlab.simulator.core.operands import Operand
 from gfxlab.simulator.core.program import Decoded, all_operands
 from gfxlab.simulator.instructions.common import Step
@@ -47,7 +47,8 @@ NO_SIGNS = Signs()
 class Multiplication:
     """The step D = A B + C of one product a wave, D and C in so many registers, of float32 or int32.
 
-    view: [register, wave, lane] in the order of [wave, row, column], axes may be split. before: whose D is this one's
+    view: [register, wave, lane] in the order of [wave, row, column], axes may be split. flushes: denormals of C and D
+    count as 0. before: whose D is this one's
     C. stays: D is the C of another, and nothing else wants it.
     """
 
@@ -60,6 +61,7 @@ class Multiplication:
     view: Callable[[np.ndarray], np.ndarray]
     clamp: bool = False
     signs: Signs = NO_SIGNS
+    flushes: bool = False
     before: Multiplication | None = None
     stays: bool = False
 
@@ -74,9 +76,12 @@ class Multiplication:
     def _sum(self, w, product: np.ndarray) -> np.ndarray:
         if self.before:
             total = w.tiles.pop(self.before)
-            return np.add(product, total, out=total, casting="same_kind")
-        product += self.signs(self._addend(w, product.shape))
-        return product.astype(F32)
+            total = np.add(product, total, out=total, casting="same_kind")
+        else:
+            c = self.signs(self._addend(w, product.shape))
+            product += without_denormals(c) if self.flushes else c
+            total = product.astype(F32)
+        return without_denormals(total) if self.flushes else total
 
     def _sum_of_integers(self, w, product: np.ndarray) -> np.ndarray:
         c = w.tiles.pop(self.before) if self.before else self._addend(w, product.shape)
@@ -137,7 +142,7 @@ class _Common:
         """Whose sum, in the registers where it stays, this step goes on with."""
         found = self._sums.get(step.result.index) if step.c.is_vector and step.c.index == step.result.index else None
         alike = found and (found.registers, found.kind, found.clamp) == (step.registers, step.kind, step.clamp)
-        alike = alike and step.signs == NO_SIGNS
+        alike = alike and step.signs == NO_SIGNS and found.flushes == step.flushes
         read = any(_meet(one.operand, step.result.index, step.registers) for one in (step.a, step.b))
         return found if alike and not read and found.view == step.view else None
 

@@ -18,7 +18,7 @@ from gfxlab.simulator.instructions.vector_bits import BITS, any_of_three
 from gfxlab.simulator.instructions.vector_compare import COMPARE
 from gfxlab.simulator.instructions.vector_convert import CONVERT
 from gfxlab.simulator.instructions.vector_divide import DIVIDE
-from gfxlab.simulator.instructions.vector_dot import DOT, dot_of_either_sign
+from gfxlab.simulator.instructions.vector_dot import DOT, dot_of_either_sign, flushing
 from gfxlab.simulator.instructions.vector_double import DOUBLE
 from gfxlab.simulator.instructions.vector_float import EXTREMES, FLOAT
 from gfxlab.simulator.instructions.vector_integer import INTEGER
@@ -30,19 +30,19 @@ def build(name: str, instruction: Decoded, target: Target) -> Step:
     """The function that executes one vector instruction."""
     if name.startswith("v_swap_"):
         return _swap(name.removeprefix("v_swap_b"), instruction, target)
-    compute, write = phases(_operation(name, instruction), instruction, target)
+    compute, write = phases(_operation(name, instruction, target), instruction, target)
     write = lane_selection.only_reached_lanes(write, instruction, target)
     return lambda w: write(w, compute(w))
 
 
-def _operation(name: str, instruction: Decoded) -> Op:
+def _operation(name: str, instruction: Decoded, target: Target) -> Op:
     if name.startswith("v_bitop3_"):
         return any_of_three(instruction.modifiers["bitop3"], "u32" if name.endswith("b32") else "u16")
     if name in ("v_dot4_i32_iu8", "v_dot8_i32_iu4"):
         return dot_of_either_sign(name, instruction.modifiers.get("neg_lo", [0, 0]))
     if name not in TABLE:
         raise NotInTable(name)
-    return TABLE[name]
+    return flushing(TABLE[name]) if target.flushes_halves and name.startswith("v_dot2") else TABLE[name]
 
 
 def _swap(bits: str, instruction: Decoded, target: Target) -> Step:

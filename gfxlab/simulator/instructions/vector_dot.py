@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from gfxlab.simulator.core.numbers import F16, F32, F64, U16, U32, from_bf16, round_to_bf16
+import numpy as np
+
+from gfxlab.simulator.core.numbers import F16, F32, F64, U16, U32, from_bf16, round_to_bf16, without_denormals
 from gfxlab.simulator.instructions.common import Op
 
 
@@ -80,6 +82,24 @@ for _name, _twin in (
     ("v_dot8c_i32_i4", "v_dot8_i32_i4"),
 ):
     DOT[_name] = replace(DOT[_twin], accumulates=True)
+
+
+def flushing(op: Op) -> Op:
+    """The same without denormals, as MI200 has it, where it is of float16 and float32."""
+    if op.reads != ("2f16", "2f16", "f32"):
+        return op
+
+    def compute(a, b, c):
+        return without_denormals(op.compute(_without(a), _without(b), without_denormals(c)))
+
+    return replace(op, compute=compute)
+
+
+def _without(word):
+    """Both halves of a word, denormal float16 as 0."""
+    for exponent, fraction in ((0x7C00, 0x3FF), (0x7C000000, 0x3FF0000)):
+        word = np.where(word & U32(exponent), word, word & U32(0xFFFFFFFF ^ fraction))
+    return word
 
 
 def dot_of_either_sign(name: str, signs: list[int]) -> Op:

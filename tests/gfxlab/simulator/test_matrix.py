@@ -330,3 +330,34 @@ def test_products_of_a_block_are_what_they_are_alone(arch, lines):
     text = in_a_block(arch, lines)
     alone, together = (execute(text, arch=arch, V=V, waves=2, as_block=block) for block in (False, True))
     assert np.array_equal(alone.V, together.V) and not together.tiles
+
+
+# codes in A and B of which every other one is 0, the addend, and the sum of a product where denormals are kept
+DENORMALS = {
+    "f16": ((0x0200, 0x6400, 0.0, 2.0**-5), (0x8200, 0x6400, 0.0, -(2.0**-5)), (0x0400, 0x6400, 0.0, 2.0**-4)),
+    "bf16": ((0x0040, 0x5F80, 0.0, 2.0**-63), (0x1A80, 0x2080, 0.0, 2.0**-136), (0x3F80, 0x3F80, 2.0**-140, 1.0)),
+}
+OF_FLOAT16_AND_BFLOAT16 = [
+    *(("gfx90a", f"{shape}{kind}") for shape in ("32x32x8", "4x4x4") for kind in ("f16", "bf16_1k")),
+    *(("gfx942", f"{shape}_{kind}") for shape in ("32x32x8", "4x4x4_16b") for kind in ("f16", "bf16")),
+]
+
+
+@pytest.mark.parametrize("arch, name", OF_FLOAT16_AND_BFLOAT16)
+def test_mi200_takes_denormals_of_half_precision_as_zero(arch, name):
+    kind, one_block = "bf16" if "bf16" in name else "f16", name.startswith("32")
+    last = 15 if one_block else 3
+    for a, b, addend, expected in DENORMALS[kind]:
+        V = {0: a, 1: 0, 2: b, 3: 0, **{C + i: np.float32(addend) for i in range(last + 1)}}
+        w = execute(f"v_mfma_f32_{name} v[{D}:{D + last}], v[0:1], v[2:3], v[{C}:{C + last}]", arch=arch, V=V)
+        if one_block:
+            expected *= 2  # both halves of the wave hold a part of k
+        if arch == "gfx90a" and (abs(expected) < 2.0**-126 or a & 0x7FFF in (0x0200, 0x0040)):
+            expected = 0.0
+        assert (w.V[D : D + last + 1].view(np.float32) == expected).all()
+
+
+@pytest.mark.parametrize("arch, expected", [("gfx90a", 0.0), ("gfx942", 2.0**-5)])
+def test_dot_instructions_do_so_too(arch, expected):
+    w = execute("v_dot2c_f32_f16 v2, v0, v1", arch=arch, V={0: 0x02000000, 1: 0x64006400, 2: 0})
+    assert (w.V[2].view(np.float32) == expected).all()

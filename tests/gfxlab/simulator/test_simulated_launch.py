@@ -32,3 +32,20 @@ def test_names_the_element_past_the_end(arch):
     x, out = torch.randn(1000), torch.full((1000,), float("nan"))
     with pytest.raises(IllegalAccess, match=r"of program 3 loads element 1\d\d\d of x_ptr, past the end of its 1000"):
         simulate(add_kernel, (4,), (x, x, out, 1000), arch=arch, BLOCK=256, MASKED=False)
+
+
+@triton.jit
+def widen_kernel(x_ptr, out_ptr):
+    offs = tl.arange(0, 256)
+    tl.store(out_ptr + offs, tl.load(x_ptr + offs).to(tl.float8e5, bitcast=True).to(tl.bfloat16))
+
+
+@pytest.mark.parametrize("arch, infinity", [("gfx942", 2.0**16), ("gfx950", float("inf"))])
+def test_float8_becomes_bfloat16_as_triton_has_written_it(arch, infinity):
+    """By a product with 2**112 where there is no instruction for it: infinity is a number like the others there."""
+    codes = torch.arange(256).to(torch.uint8)
+    out = torch.empty(256, dtype=torch.bfloat16)
+    simulate(widen_kernel, (1,), (codes, out), arch=arch, profile=False, num_warps=1)
+    finite = codes % 128 < 0x7C
+    assert torch.equal(out[finite], codes.view(torch.float8_e5m2)[finite].to(torch.bfloat16))
+    assert out[0x7C] == infinity and out[0xFC] == -infinity

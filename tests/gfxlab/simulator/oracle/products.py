@@ -299,6 +299,8 @@ def _value(kind: str, code: int, arch: str) -> Fraction | None:
     forms = {"f32": F32, "f16": F16, "bf16": BF16}
     forms |= {"fp8": E4M3_FNUZ if fnuz else E4M3, "bf8": E5M2_FNUZ if fnuz else E5M2}
     number = forms[kind].value(code)
+    if arch == "gfx90a" and kind in ("f16", "bf16") and abs(number) < 2.0 ** (-14 if kind == "f16" else -126):
+        number = 0.0  # AMD: MI200's MFMA flushes denormals of float16 and bfloat16
     return Fraction(number) if np.isfinite(number) else None
 
 

@@ -57,8 +57,9 @@ Missing: conversions of 32 numbers of 6 bits at once, stochastic rounding, spars
 `v_div_fmas`, dot products, the legacy instructions), images, interpolation, indexed registers, and what gfx1250 adds.
 Such an instruction stops the launch with a sentence that names it.
 
-Simpler than hardware: matrix and dot instructions of gfx90a keep float16's and bfloat16's denormals, which an MI200
-takes and gives as 0 (PyTorch, "Numerical accuracy", reduced precision on MI200).
+Matrix and dot instructions of float16 and bfloat16 take denormals as 0 on gfx90a, and give 0 for them, float32 sums
+too: so an MI200 does (AMD, "MI200 matrix fused multiply-add (MFMA) behavior specifics"; PyTorch, "Numerical accuracy",
+for the dot instructions). On gfx942 and gfx950 the simulator keeps them.
 """
 
 
