@@ -5,9 +5,12 @@ Each subcommand imports its part only when it runs, so that `gfxlab --help` load
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import sys
+import warnings
+from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
@@ -20,6 +23,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     help="What a Triton kernel does on AMD GPUs, found out on any machine.",
+    epilog="Examples: gfxlab run train.py | gfxlab review my_kernels.py:my_kernel | gfxlab COMMAND --help",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -31,6 +35,12 @@ Arch = Annotated[str, typer.Option(help="The GPU's architecture: gfx942, gfx950,
 Target = Annotated[str, typer.Argument(help="A Python file that launches the kernel.", metavar="FILE[:KERNEL]")]
 
 
+Given = Annotated[
+    list[str] | None,
+    typer.Argument(
+        help="What the script is given; options of its own stand after --.", metavar="[ARGS]...", show_default=False
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 
 
@@ -40,8 +50,26 @@ def _print_json(found: object) -> None:
     print(json.dumps(found, indent=2))
 
 
+@contextlib.contextmanager
+def _output_is_ours(wanted: bool) -> Iterator[None]:
+    """What a script and its children print goes to the error stream meanwhile: the output is data."""
+    if not wanted:
+        yield
+        return
+    sys.stdout.flush()
+    ours = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        with contextlib.redirect_stdout(sys.stderr):
+            yield
+    finally:
+        os.dup2(ours, 1)
+        os.close(ours)
+
+
 def main() -> None:
     """Run `gfxlab`. What the user can mend is told in one line on the error stream, with exit status 1."""
+    warnings.filterwarnings("ignore", "TRITON_DEFAULT_FP_FUSION")  # Triton's own setting, nothing of the user's
     try:
         run_command(app, "gfxlab")
     except ImportError as error:
@@ -185,6 +213,7 @@ def run(
 )
 def report(
     target: Target,
+    given: Given = None,
     arch: Arch = "gfx942",
     against: Annotated[
         str, typer.Option(help="Another architecture, or another kernel of FILE, side by side.", metavar="ARCH|KERNEL")
@@ -202,11 +231,13 @@ def report(
 
     path, kernel = script.split(target)
     known(arch)
-    found = reports.of_file(path, arch, count)
+    with _output_is_ours(as_json):
+        found = reports.of_file(path, arch, count, given or ())
     chosen = {name: one for name, one in found.items() if kernel in ("", name)}
     if not chosen:
         raise script.not_launched(path, kernel, set(found))
-    elsewhere = reports.of_file(path, against, count) if against in hardware.LIMITS else {}
+    with _output_is_ours(as_json):
+        elsewhere = reports.of_file(path, against, count, given or ()) if against in hardware.LIMITS else {}
     beside = found.get(against)
     if against and not elsewhere and not beside:
         _stop(f"--against {against} is neither an architecture nor a kernel that {path.name} launches.")
@@ -227,7 +258,7 @@ def _show(report: AmdReport, other: AmdReport | None, listing: bool) -> None:
 
 
 @app.command(epilog="Example: gfxlab simulate my_kernels.py:add_kernel --arch gfx1100")
-def simulate(target: Target, arch: Arch = "gfx942", as_json: AsJson = False) -> None:
+def simulate(target: Target, given: Given = None, arch: Arch = "gfx942", as_json: AsJson = False) -> None:
     """Run FILE as a script, and every kernel that it launches on a simulated AMD GPU.
 
     The file brings the arguments: make tensors on the CPU or on "cuda", launch the kernel, compare the result if you
@@ -238,7 +269,8 @@ def simulate(target: Target, arch: Arch = "gfx942", as_json: AsJson = False) -> 
     from gfxlab import data
     from gfxlab.pretended import evidence
 
-    runs = evidence.of_file(target, known(arch), profile=True)
+    with _output_is_ours(as_json):
+        runs = evidence.of_file(target, known(arch), arguments=given or (), profile=True)
     if as_json:
         _print_json([data.of_run(run) for run in runs])
     else:
@@ -249,6 +281,7 @@ def simulate(target: Target, arch: Arch = "gfx942", as_json: AsJson = False) -> 
 @app.command(epilog="Example: gfxlab trace my_kernels.py --html trace.html")
 def trace(
     target: Target,
+    given: Given = None,
     arch: Arch = "gfx942",
     html: Annotated[Path | None, typer.Option(help="Also write ledgers and pictures into this HTML file.")] = None,
     as_json: AsJson = False,
@@ -267,7 +300,8 @@ def trace(
         _stop(problem)
     tracer = Tracer()
     firsts = evidence.Firsts(tracer)
-    evidence.of_file(target, arch, firsts)
+    with _output_is_ours(as_json):
+        evidence.of_file(target, arch, firsts, given or ())
     if as_json:
         _print_json([data.of_ledger(launch.name, launch.ledger()) for launch in tracer.launches])
     else:
@@ -286,6 +320,7 @@ def trace(
 )
 def review(
     target: Target,
+    given: Given = None,
     arch: Arch = "gfx942",
     at: Annotated[
         list[str] | None, typer.Option(help="A size at which offsets may overflow; several times.", metavar="NAME=SIZE")
@@ -311,7 +346,8 @@ def review(
         sizes = overflow.sizes_of(at or [])
     except ValueError as error:
         _stop(str(error))
-    found = reviewing.review(target, arch, sizes)
+    with _output_is_ours(as_json):
+        found = reviewing.review(target, arch, sizes, given or ())
     unknown = sizes.keys() - found.parameters
     if unknown:
         _stop(f"--at {min(unknown)}: no kernel that was reviewed has a parameter of this name.")
@@ -329,6 +365,7 @@ def review(
 @app.command(epilog="Example: gfxlab counters my_kernels.py:add_kernel --json > counters.json")
 def counters(
     target: Target,
+    given: Given = None,
     arch: Arch = "gfx942",
     explain: Annotated[bool, typer.Option("--explain", help="Also AMD's definitions, and where ours differs.")] = False,
     as_json: AsJson = False,
@@ -340,7 +377,8 @@ def counters(
     from gfxlab.counters import report as counted
     from gfxlab.pretended import counts
 
-    found = counts.of_file(target, known(arch))
+    with _output_is_ours(as_json):
+        found = counts.of_file(target, known(arch), given or ())
     if as_json:
         _print_json({"kernels": [one.as_json() for one in found], "definitions": counted.definitions()})
         return
@@ -361,6 +399,7 @@ def _as_html(title: str, launches: list[TracedLaunch]) -> str:
 @app.command(epilog="Example: gfxlab step my_kernels.py:add_kernel --program 1 --only tl.load")
 def step(
     target: Target,
+    given: Given = None,
     arch: Arch = "gfx942",
     program: Annotated[str, typer.Option(help="The program to follow: its number, or x,y,z.")] = "0",
     wave: Annotated[int, typer.Option(help="The wave of the program.")] = 0,
@@ -379,7 +418,8 @@ def step(
         _stop(f"--by {by} is unknown: a step is an instruction or a line.")
     options = {"program": _numbers(program), "wave": wave, "by": by}
     try:
-        walk = evidence.walk(target, known(arch), launch, **options)
+        with _output_is_ours(as_json):
+            walk = evidence.walk(target, known(arch), launch, given or (), **options)
     except script.ScriptError as error:
         _stop(re.sub(r"\b(wave)=", r"--\1 ", re.sub(r"^program \(", "--program (", str(error))))
     try:

@@ -81,6 +81,6 @@ def _add(sums: dict[tuple[str, str], list[float]], rows: list[dict[str, str]]) -
         sums.setdefault((kernel, name), []).append(value)
 
 
-def of_script(path: Path, names: Sequence[str]) -> dict[str, dict[str, float]]:
-    """`measured` of a Python script."""
-    return measured([sys.executable, str(path)], names)
+def of_script(path: Path, names: Sequence[str], arguments: Sequence[str] = ()) -> dict[str, dict[str, float]]:
+    """`measured` of a Python script and what it is given."""
+    return measured([sys.executable, str(path), *arguments], names)

@@ -137,6 +137,7 @@ class _State:
     policy: str = "raise"
     faults: list[Fault] = field(default_factory=list)
     poison: bool | str = True
+    poisoned_line: tuple[str, int] | None = None
     observers: list[Observer] = field(default_factory=list)
     launch: Launch | None = None
     regions: list[_Region] = field(default_factory=list)
@@ -217,17 +218,19 @@ def program_order(order: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def poison(on: bool | str) -> Iterator[None]:
+def poison(on: bool | str, line: tuple[str, int] | None = None) -> Iterator[None]:
     """Switch the poisoning of masked lanes without `other=` on or off.
 
     "infinities" takes these, both signs in turn, instead of NaN: a maximum and a minimum pass over NaN, as on hardware.
+    line: file and number of the one line whose loads are poisoned; None for all.
     """
     install()
-    before, _state.poison = _state.poison, on
+    before = _state.poison, _state.poisoned_line
+    _state.poison, _state.poisoned_line = on, line
     try:
         yield
     finally:
-        _state.poison = before
+        _state.poison, _state.poisoned_line = before
 
 
 # ---- one access ----------------------------------------------------------------------------------------------------
@@ -235,7 +238,7 @@ def poison(on: bool | str) -> Iterator[None]:
 
 def _source_position() -> tuple[str, int]:
     """The innermost frame that belongs neither to Triton nor to this folder: the kernel's own line."""
-    frame = sys._getframe(2)
+    frame = sys._getframe(1)
     while frame is not None:
         filename = frame.f_code.co_filename
         if not filename.startswith((_THIS_FOLDER, _TRITON_FOLDER)):
@@ -340,7 +343,7 @@ def _hooked_load(stock):
         allowed, region, elements = _check("load", ptrs, wanted)
         result = stock(self, ptrs, TensorHandle(allowed, tl.int1), other, *args, **kwargs)
         bad = wanted & ~allowed
-        if other is None and _state.poison is not False:
+        if other is None and _state.poison is not False and _state.poisoned_line in (None, _source_position()):
             bad = ~allowed
         if bad.any():
             data = np.array(result.data)

@@ -56,7 +56,7 @@ def of_file(target: str, arch: str, look: Look = execute, arguments: Sequence[st
     return runs
 
 
-def walk(target: str, arch: str, launch: int = 1, **options) -> Walk:
+def walk(target: str, arch: str, launch: int = 1, arguments: Sequence[str] = (), **options) -> Walk:
     """Walk through one launch of the kernel, the first unless `launch` says another; options: those of `step`.
 
     Launches before it are executed; the file is not run further.
@@ -79,7 +79,7 @@ def walk(target: str, arch: str, launch: int = 1, **options) -> Walk:
         raise _Found
 
     with contextlib.suppress(_Found):
-        of_file(target, arch, look)
+        of_file(target, arch, look, arguments)
     if not found:
         raise script.not_launched(path, kernel, set(seen), launch)
     return found[0]

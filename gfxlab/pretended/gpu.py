@@ -138,6 +138,7 @@ def _sampled(compiled: Compiled, grid: tuple[int, int, int], values: list[Value]
         return counting.Count(execute(compiled, grid, values, only=few, **options), len(few))
     except SimulationError as error:
         if "wait" not in str(error):
+            error.compiled = compiled
             raise
         return counting.Count(execute(compiled, grid, values, **options), grid[0] * grid[1] * grid[2])
 

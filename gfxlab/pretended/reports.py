@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
 from pathlib import Path
@@ -17,11 +18,12 @@ from gfxlab.simulator.core.launch import execute
 from gfxlab.simulator.show.run import Run
 
 
-def of_file(path: Path, arch: str, count: bool = False) -> dict[str, AmdReport]:
+def of_file(path: Path, arch: str, count: bool = False, arguments: Sequence[str] = ()) -> dict[str, AmdReport]:
     """The report of the first launch of each kernel, by the kernel's name.
 
     Args:
         count: FLOPs and bytes are counted while the launch is simulated, not estimated from the code.
+        arguments: what the file is given.
     """
     found: dict[str, AmdReport] = {}
 
@@ -35,7 +37,7 @@ def of_file(path: Path, arch: str, count: bool = False) -> dict[str, AmdReport]:
             found[compiled.name] = replace(report, work=work.of_run(run))
         return run
 
-    evidence.of_file(str(path), arch, look)
+    evidence.of_file(str(path), arch, look, arguments)
     return found
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
 
 from gfxlab.code import isa
+from gfxlab.code.compiler import Compiled
 from gfxlab.code.report import AmdReport
 from gfxlab.review.findings import Finding
-from gfxlab.review.pieces import Pieces
+from gfxlab.review.pieces import Pieces, Place
 from gfxlab.simulator.show.counted import Line
 from gfxlab.simulator.show.run import Run
 from gfxlab.simulator.watch import traffic
@@ -19,6 +21,7 @@ _FEW_WAVES = 0.25  # of those that a SIMD can hold
 _LANES_ON = 0.5
 _AGAIN = 2.0
 _SMALL = 1 << 16  # bytes that any cache keeps: reading them again costs nothing worth a line
+_FEW = 1 << 15  # bytes that may come in narrow pieces
 
 
 def of_run(run: Run, report: AmdReport, pieces: Pieces) -> Iterator[Finding]:
@@ -26,18 +29,34 @@ def of_run(run: Run, report: AmdReport, pieces: Pieces) -> Iterator[Finding]:
     name = run.compiled.name
     if report.spills and run.spills.bytes:  # scalar registers are kept in lanes of vector ones, which moves nothing
         moved = format_bytes(run.spills.bytes)
-        yield Finding(
-            "spills", name, f"{report.spills} registers do not fit; the launch moves {moved} because of them."
-        )
+        evidence = f"{report.spills} registers do not fit; the launch moves {moved} because of them."
+        yield Finding("spills", name, evidence, *_most(run, lambda line: line.kinds.get("scratch", 0)))
     total = max(1, run.loads.bytes + run.stores.bytes + run.atomics.bytes)
     for line in run.by_line:
         yield from _of_line(run, line, total, pieces)
     yield from _narrow(run)
-    yield from _occupancy(report, name)
+    yield from _occupancy(run, report)
     yield from _idle(run)
     for tensor, (asked, least) in run.loads.tensors.items():
         if least > _SMALL and asked > _AGAIN * least:
-            yield Finding("again", name, f"{tensor}: each byte is loaded {asked / least:.3g} times.")
+            evidence = f"{tensor}: each byte is loaded {asked / least:.3g} times."
+            yield Finding("again", name, evidence, *pieces.most_loaded(tensor))
+
+
+def _most(run: Run, cost: Callable[[Line], float]) -> Place:
+    """File and line of the kernel's line that costs most."""
+    lines = [line for line in run.by_line if line.source]
+    most = max(lines, key=cost, default=None)
+    return (most.source.filename, most.source.line) if most else ("", 0)
+
+
+def of_kernel(compiled: Compiled) -> Place:
+    """File and line of the kernel's `def`."""
+    for file, lines in compiled.sources.items():
+        for line, text in lines.items():
+            if re.match(rf"\s*def {re.escape(compiled.name)}\b", text):
+                return file, line
+    return "", 0
 
 
 def _of_line(run: Run, line: Line, total: int, pieces: Pieces) -> Iterator[Finding]:
@@ -70,28 +89,32 @@ def _narrow(run: Run) -> Iterator[Finding]:
             before, _ = by_line.get(place, (0, 0))
             by_line[place] = before + moved.bytes, bits
     for (file, line), (moved, bits) in by_line.items():
-        if moved > _MUCH * total and moved > _SMALL:
+        if moved > _MUCH * total and moved > _FEW:
             evidence = (
                 f"{format_bytes(moved)} of {format_bytes(total)} move by {bits} bits a lane, where 128 are possible."
             )
             yield Finding("narrow", run.compiled.name, evidence, file, line)
 
 
-def _occupancy(report: AmdReport, name: str) -> Iterator[Finding]:
+def _occupancy(run: Run, report: AmdReport) -> Iterator[Finding]:
     waves = report.occupancy
     if waves.waves < _FEW_WAVES * waves.most:
         least = f"{waves.waves:g} of {waves.most} waves fit a SIMD of {report.arch}, limited by {waves.limit}"
-        yield Finding("occupancy", name, f"{least} ({report.vgprs} VGPRs, {report.lds:,} bytes of LDS).")
+        evidence = f"{least} ({report.vgprs} VGPRs, {report.lds:,} bytes of LDS)."
+        yield Finding("occupancy", run.compiled.name, evidence, *of_kernel(run.compiled))
 
 
 def _idle(run: Run) -> Iterator[Finding]:
     if run.active < _LANES_ON:
-        yield Finding("idle-lanes", run.compiled.name, f"Over the whole launch {run.active:.0%} of the lanes are on.")
+        evidence = f"Over the whole launch {run.active:.0%} of the lanes are on."
+        off = _most(run, lambda line: line.instructions * (1 - line.active))
+        yield Finding("idle-lanes", run.compiled.name, evidence, *off)
     x, y, z = run.grid
     stores = [int(run.executed[i]) for i, block in enumerate(run.program.blocks) if _stores(run, block)]
     if stores and max(stores) < _LANES_ON * x * y * z:  # one wave of a program is enough
         idle = 1 - max(stores) / (x * y * z)
-        yield Finding("idle-programs", run.compiled.name, f"At least {idle:.0%} of the programs store nothing.")
+        evidence = f"At least {idle:.0%} of the programs store nothing."
+        yield Finding("idle-programs", run.compiled.name, evidence, *of_kernel(run.compiled))
 
 
 def _stores(run: Run, block) -> bool:

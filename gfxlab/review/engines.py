@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import copy
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import torch
@@ -24,6 +25,8 @@ from gfxlab.simulator.show.run import Run
 MOST_PROGRAMS = 512  # of a launch that is interpreted
 MOST_INSTRUCTIONS = 5_000_000  # by waves, of a launch that is run again
 FEW_INSTRUCTIONS = 300_000  # by waves, of a launch whose programs are run one by one
+_MOST_LINES = 16  # whose masked lanes are poisoned one line at a time
+Place = tuple[str, int]  # file and line
 _LOOSE = {torch.float64: 1e-9, torch.float32: 1e-3, torch.float16: 2e-2, torch.bfloat16: 5e-2}
 
 
@@ -68,15 +71,13 @@ def by_interpreter(
             "uncompared", compiled.name, f"The interpreter is not asked: {int(np.prod(run.grid)):,} programs."
         )
         return
-    poisoned, infinite, zeros = (copies(before) for _ in range(3))
     masked = _Masked()
+    asked = partial(_interpreted, launch, before)
     try:
-        with poison(True), observe(masked):
-            _interpret(launch, poisoned)
-        with poison("infinities"):  # a maximum passes NaN over
-            _interpret(launch, infinite)
-        with poison(False):
-            _interpret(launch, zeros)
+        with observe(masked):
+            poisoned = {True: asked(True)}
+        poisoned["infinities"] = asked("infinities")  # a maximum passes NaN over
+        zeros = asked(False)
     except OutOfBoundsError as error:
         yield Finding("out-of-bounds", compiled.name, f"Interpreted: {error}", *place(compiled, str(error)))
         return
@@ -84,11 +85,12 @@ def by_interpreter(
         said = next(iter(str(error).splitlines()), type(error).__name__)
         yield Finding("uncompared", compiled.name, f"The interpreter cannot run it: {type(error).__name__}: {said}")
         return
-    for other in (poisoned, infinite):
-        found = list(_compared(compiled.name, other, zeros, after, masked))
-        if found:
-            yield from found
+    for how, other in poisoned.items():
+        if leaks := _changed(zeros, other):
+            yield from _leaks(compiled.name, zeros, other, leaks, masked.without_other, partial(asked, how))
+            yield from _differences(compiled.name, zeros, after, masked, leaks)
             return
+    yield from _differences(compiled.name, zeros, after, masked, [])
 
 
 def unguarded(kernel: str) -> Finding:
@@ -97,28 +99,53 @@ def unguarded(kernel: str) -> Finding:
 
 
 class _Masked:
-    """Sees where a load without other= had masked lanes: the first such line."""
+    """Sees which loads without other= had masked lanes, and where each tensor is stored to: lines, in their order."""
 
-    file, line = "", 0
+    def __init__(self) -> None:
+        self.without_other: dict[Place, None] = {}
+        self.stores: dict[str | None, Place] = {}
 
     def on_access(self, access: Access) -> None:
-        if access.kind == "load" and not access.has_other and not self.line and not access.mask.all():
-            self.file, self.line = access.filename, access.line
+        here = access.filename, access.line
+        if access.kind != "load":
+            self.stores.setdefault(access.tensor, here)
+        elif not access.has_other and not access.mask.all():
+            self.without_other[here] = None
 
 
-def _compared(
-    kernel: str, poisoned: list[Value], zeros: list[Value], after: list[Value], masked: _Masked
+def _changed(zeros: list[Value], poisoned: list[Value]) -> list[str]:
+    return [name for name, first, second in _pairs(zeros, poisoned) if not _same_bits(first, second)]
+
+
+def _leaks(
+    kernel: str,
+    zeros: list[Value],
+    poisoned: list[Value],
+    leaks: list[str],
+    lines: Iterable[Place],
+    asked: Callable[[Place], list[Value]],
 ) -> Iterator[Finding]:
-    leaks = {name for name, first, second in _pairs(zeros, poisoned) if not _same_bits(first, second)}
+    """One for each load whose masked lanes alone change a result. asked: interprets with one line's loads poisoned."""
+    by_line = dict.fromkeys(lines, poisoned)
+    if len(by_line) > 1:
+        by_line = {line: asked(line) for line in list(by_line)[:_MOST_LINES]}
+    told = [(line, other, changed) for line, other in by_line.items() if (changed := _changed(zeros, other))]
+    for line, other, changed in told or [(("", 0), poisoned, leaks)]:
+        first, *others = changed
+        where = _difference(
+            first, _by_name(zeros, first), _by_name(other, first), "with 0 in masked lanes", "with poison there"
+        )
+        more = f" So does {', '.join(others)}." if others else ""
+        yield Finding("leak", kernel, f"A load without other= reaches the result: {where}{more}", *line)
+
+
+def _differences(
+    kernel: str, zeros: list[Value], after: list[Value], masked: _Masked, leaks: list[str]
+) -> Iterator[Finding]:
     for name, machine, interpreted in _pairs(after, zeros):
-        if name in leaks:
-            first, second = _by_name(zeros, name), _by_name(poisoned, name)
-            where = _difference(name, first, second, "with 0 in masked lanes", "with poison there")
-            evidence = f"A load without other= reaches the result: {where}"
-            yield Finding("leak", kernel, evidence, masked.file, masked.line)
-        elif not _close(machine, interpreted):
+        if name not in leaks and not _close(machine, interpreted):
             where = _difference(name, machine, interpreted, "by the machine code", "by the interpreter")
-            yield Finding("differs", kernel, where)
+            yield Finding("differs", kernel, where, *masked.stores.get(name, ("", 0)))
 
 
 def _plain(launch: Launch, values: list[Value]) -> bool:
@@ -131,6 +158,14 @@ def _plain(launch: Launch, values: list[Value]) -> bool:
 
 def _is_tensor(value: object) -> bool:
     return isinstance(value, torch.Tensor)
+
+
+def _interpreted(launch: Launch, before: list[Value], how: bool | str, line: Place | None = None) -> list[Value]:
+    """The values after the launch, with masked lanes poisoned: see `poison`."""
+    values = copies(before)
+    with poison(how, line):
+        _interpret(launch, values)
+    return values
 
 
 def _interpret(launch: Launch, values: list[Value]) -> None:

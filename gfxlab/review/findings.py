@@ -32,6 +32,7 @@ KINDS: dict[str, Kind] = {  # worst first: this is the order of the page
         "Give the access a mask; where the kernel is meant to find more than it is handed, hand it the whole tensor.",
         "01 Vector add, rung 3",
     ),
+    "assertion": Kind(HAZARD, "An assertion of the kernel fails", "Look at the values that it was written for."),
     "endless": Kind(HAZARD, "Does not end", "Look at what the loop waits for: no program may wait for a later one."),
     "race": Kind(
         HAZARD,
@@ -68,6 +69,9 @@ KINDS: dict[str, Kind] = {  # worst first: this is the order of the page
         "Look for what Triton leaves open: masked lanes without other=, overflow, values that meet in LDS.",
     ),
     "misaligned": Kind(HAZARD, "Misaligned access", "Let offsets be multiples of the element's size."),
+    "failed": Kind(
+        HAZARD, "The script failed", "Mend what is above first; what it had not launched by then is not here."
+    ),
     "undefined": Kind(
         NOTE, "The machine code reads a register that nothing wrote", "Mostly harmless: the lanes are masked."
     ),

@@ -7,10 +7,11 @@ from collections.abc import Iterator
 
 from gfxlab.code.compiler import Compiled
 from gfxlab.review.findings import Finding
-from gfxlab.simulator.core.faults import IllegalAccess
+from gfxlab.simulator.core.faults import IllegalAccess, SimulationError, Trapped, UnknownInstruction
 from gfxlab.simulator.core.program import Decoded
 from gfxlab.simulator.show.run import Run
 
+_ENDS = {IllegalAccess: "out-of-bounds", Trapped: "assertion"}
 _KINDS = {"read too early": "unwritten"}  # the checks' names, where the review has another
 
 
@@ -27,10 +28,17 @@ def of_run(run: Run) -> Iterator[Finding]:
             yield Finding("undefined", run.compiled.name, sentence)
 
 
-def of_error(compiled: Compiled, error: Exception) -> Finding:
-    """What ended a launch."""
-    kind = "out-of-bounds" if isinstance(error, IllegalAccess) else "endless"
-    return Finding(kind, compiled.name, str(error), *place(compiled, str(error)))
+def of_error(compiled: Compiled, error: SimulationError) -> Finding:
+    """What ended a launch.
+
+    Raises:
+        SimulationError: the error itself, where it is about the simulator and not about the kernel.
+    """
+    if isinstance(error, UnknownInstruction):
+        raise error
+    kind = next((kind for of, kind in _ENDS.items() if isinstance(error, of)), "endless")
+    where = (error.source.filename, error.source.line) if error.source else place(compiled, str(error))
+    return Finding(kind, compiled.name, str(error), *where)
 
 
 def _finding(kind: str, kernel: str, sentence: str, instruction: Decoded | None) -> Finding:

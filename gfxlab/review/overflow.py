@@ -2,16 +2,21 @@
 
 The kernel is compiled anew for the sizes given. Every 32-bit integer gets the range that it can have, from the grid,
 the arguments and the loops; a sum or a product that leaves 32 bits and reaches a pointer is a finding.  The grid grows
-with the sizes: an axis that was cdiv(N, BLOCK) for an argument N and a constant BLOCK is so for the new N.
+with the sizes: an axis whose programs take BLOCK elements each and compare them with an argument N has cdiv(N, BLOCK)
+programs for the new N; where nothing is compared, an axis that was cdiv(N, a constant) stays that.
 """
 
 from __future__ import annotations
 
+import itertools
 import linecache
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
+
+import torch
 
 from gfxlab.bound import Launch
 from gfxlab.engine import dual_mode
@@ -41,36 +46,78 @@ class Range:
 
 def of_launch(launch: Launch, sizes: Mapping[str, int], arch: str) -> Iterator[Finding]:
     """Findings for a launch at other sizes, by the kernel's parameters."""
-    wanted = {name: size for name, size in sizes.items() if name in launch.args}
+    tables = {name: arg for name, arg in launch.args.items() if isinstance(arg, torch.Tensor)}
+    wanted = {name: size for name, size in sizes.items() if name in launch.args and name not in tables}
     axes = {name: size for name, size in sizes.items() if name in AXES}
-    if not wanted and not axes:
+    read = {name: (0, sizes[name]) if name in sizes else _ends(arg) for name, arg in tables.items()}
+    if not sizes.keys() & {*launch.args, *AXES}:
         return
     args = {**launch.args, **wanted}
     keywords = {**launch.keywords, **wanted} if not launch.positional else {**args, **launch.meta}
     spec = dual_mode.specialise(launch.kernel, (), keywords, arch)
     text = dual_mode.compile(launch.kernel, spec, arch).asm["ttir"]
-    grid = tuple(axes.get(name, size) for name, size in zip(AXES, scaled(launch, wanted)))
+    grid = tuple(axes.get(name, size) for name, size in zip(AXES, scaled(launch, wanted, text)))
     numbers = {name: value for name, value in args.items() if isinstance(value, int) and not isinstance(value, bool)}
-    at = ", ".join(f"{name}={size:,}" for name, size in {**wanted, **axes}.items())
-    for found in overflows(text, grid, numbers):
+    at = ", ".join(f"{name}={size:,}" for name, size in sizes.items() if name in {*launch.args, *AXES})
+    for found in overflows(text, grid, numbers, {name: ends for name, ends in read.items() if ends}):
         evidence = f"At {at} `{found.words}` reaches {found.reached:,}; 32 bits hold {_HIGH:,}."
         yield Finding("overflow", launch.name, evidence, found.file, found.line)
 
 
-def scaled(launch: Launch, wanted: Mapping[str, int]) -> tuple[int, int, int]:
-    """The grid at other sizes: an axis that was N, or cdiv(N, a constant), of an argument N stays that."""
-    constants = {1, *(v for v in launch.args.values() if type(v) is int and v > 1)}
+def _ends(table: torch.Tensor) -> tuple[int, int] | None:
+    """The least and the largest whole number of a tensor; None for others."""
+    if table.is_floating_point() or table.is_complex() or table.dtype == torch.bool or not table.numel():
+        return None
+    return int(table.min()), int(table.max())
+
+
+def scaled(launch: Launch, wanted: Mapping[str, int], text: str) -> tuple[int, int, int]:
+    """The grid at other sizes. text: the kernel in TTIR, whose comparisons say which argument bounds which axis."""
+    bounds = _bounds(text)
+    return tuple(_scaled_axis(launch, wanted, number, bounds.get(number, {})) for number in range(3))
+
+
+def _scaled_axis(launch: Launch, wanted: Mapping[str, int], number: int, bounds: Mapping[str, int]) -> int:
+    axis = launch.grid[number]
+    sizes = {name: old for name, old in launch.args.items() if type(old) is int and old > 0}
+    bounding = {name: step for name, step in bounds.items() if -(-sizes.get(name, 0) // step) == axis}
+    if bounding:
+        return max([axis, *(-(-wanted[name] // step) for name, step in bounding.items() if name in wanted)])
+    if axis == 1:
+        return axis
+    constants = {1, *(size for size in sizes.values() if size > 1)}
     constants |= {a * b for a in constants for b in constants if a * b < 1 << 20}
-    grid = []
-    for axis in launch.grid:
-        new = axis
-        for name, size in wanted.items():
-            old = launch.args[name]
-            steps = [c for c in constants if type(old) is int and old > 0 and -(-old // c) == axis and c != old]
-            if steps and axis > 1 or type(old) is int and old == axis > 1:
-                new = max(new, -(-size // max(steps or [1])))
-        grid.append(new)
-    return tuple(grid)
+    grown = [axis]
+    for name in wanted.keys() & sizes.keys():
+        steps = [c for c in constants if -(-sizes[name] // c) == axis and c != sizes[name]]
+        grown += [-(-wanted[name] // max(steps))] if steps else []
+    if grown == [axis]:
+        grown += _products(axis, sizes, wanted, constants)
+    return max(grown)
+
+
+def _products(axis: int, sizes: Mapping[str, int], wanted: Mapping[str, int], constants: set[int]) -> Iterator[int]:
+    """An axis of cdiv(M, a) * cdiv(N, b) programs at the new sizes."""
+    for first, second in itertools.combinations(sizes, 2):
+        if {first, second} & wanted.keys():
+            for a, b in itertools.product(constants - {1}, repeat=2):
+                if -(-sizes[first] // a) * -(-sizes[second] // b) == axis:
+                    yield -(-wanted.get(first, sizes[first]) // a) * -(-wanted.get(second, sizes[second]) // b)
+
+
+def _bounds(text: str) -> dict[int, dict[str, int]]:
+    """Of each axis: the arguments with which elements of its programs are compared, and how many a program takes."""
+    walk = _Walk(text, (1, 1, 1), {})
+    found: dict[int, dict[str, int]] = {}
+    for pair in walk.compared:
+        for one, other in (pair, pair[::-1]):
+            below, bounding = walk.below([one]), walk.below([other])
+            axes = {walk.programs[name] for name in below & walk.programs.keys()}
+            names = bounding & walk.arguments
+            if len(axes) == len(names) == 1 and not bounding & walk.programs.keys():
+                step = max([1, *(walk.steps[name] for name in below & walk.steps.keys())])
+                found.setdefault(axes.pop(), {})[names.pop()[1:]] = step
+    return found
 
 
 # ---- the ranges of Triton's IR ---------------------------------------------------------------------------------------
@@ -86,9 +133,17 @@ class Overflow:
     line: int
 
 
-def overflows(text: str, grid: tuple[int, int, int], numbers: Mapping[str, int]) -> list[Overflow]:
-    """Every operation of TTIR that overflows, the first on each line, in their order."""
-    walk = _Walk(text, grid, numbers)
+def overflows(
+    text: str,
+    grid: tuple[int, int, int],
+    numbers: Mapping[str, int],
+    read: Mapping[str, tuple[int, int]] | None = None,
+) -> list[Overflow]:
+    """Every operation of TTIR that overflows, the first on each line, in their order.
+
+    read: what the elements of tensors lie between, by the parameters that point to them.
+    """
+    walk = _Walk(text, grid, numbers, read or {})
     found: dict[tuple[str, int], Overflow] = {}
     for name, (words, reached, place) in walk.too_large.items():
         if name in walk.to_pointers():
@@ -100,11 +155,22 @@ def overflows(text: str, grid: tuple[int, int, int], numbers: Mapping[str, int])
 class _Walk:
     """One pass over the operations; loops are entered once with the range of their counter."""
 
-    def __init__(self, text: str, grid: tuple[int, int, int], numbers: Mapping[str, int]):
+    def __init__(
+        self,
+        text: str,
+        grid: tuple[int, int, int],
+        numbers: Mapping[str, int],
+        read: Mapping[str, tuple[int, int]] = MappingProxyType({}),
+    ):
+        self._read = read
         self.ranges: dict[str, Range] = {}
         self.uses: dict[str, list[str]] = {}  # a result: what it is made of
         self.offsets: list[str] = []  # what is added to pointers
         self.too_large: dict[str, tuple[str, int, tuple[str, int]]] = {}
+        self.arguments: set[str] = set()
+        self.programs: dict[str, int] = {}  # a program's number: on which axis
+        self.steps: dict[str, int] = {}  # a program's number times a constant: the constant
+        self.compared: list[tuple[str, str]] = []
         self._grid = grid
         self._places = {key: (file, int(line)) for key, file, line in _PLACE.findall(text)}
         for key, _, inner in _NAMED.findall(text):
@@ -120,6 +186,7 @@ class _Walk:
 
     def _function(self, line: str, numbers: Mapping[str, int]) -> None:
         for name in re.findall(r"(%\w+):", line):
+            self.arguments.add(name)
             if name[1:] in numbers:
                 self.ranges[name] = Range(numbers[name[1:]], numbers[name[1:]])
 
@@ -137,7 +204,11 @@ class _Walk:
         self.uses[result] = operands
         if op == "tt.addptr" and len(operands) > 1:
             self.offsets.append(operands[1])
-        made = self._made(op, operands, rest)
+        if op == "arith.cmpi" and len(operands) == 2:
+            self.compared.append((operands[0], operands[1]))
+        if op == "arith.muli" and len(operands) == 2:
+            self._step(result, *operands)
+        made = self._made(result, op, operands, rest)
         if made is None:
             return
         narrow = re.search(r"[<x ]i32[> ]|: i32", rest.split("loc(")[0]) and op in (
@@ -147,22 +218,28 @@ class _Walk:
         )
         if narrow and (made.low < _LOW or made.high > _HIGH):
             reached = made.high if made.high > _HIGH else made.low
-            if all(name not in self.too_large for name in self._below(operands)):
+            if all(name not in self.too_large for name in self.below(operands)):
                 self.too_large[result] = (self._words(line), reached, self._place(line))
             made = Range(*(min(max(end, _LOW), _HIGH) for end in (made.low, made.high)))
         self.ranges[result] = made
+
+    def _step(self, result: str, first: str, second: str) -> None:
+        for program, constant in ((first, second), (second, first)):
+            size = self.ranges.get(constant)
+            if program in self.programs and size and size.low == size.high > 0:
+                self.steps[result] = size.low
 
     def _words(self, line: str) -> str:
         file, number = self._place(line)
         return linecache.getline(file, number).strip() or line.split("loc(")[0].strip()
 
-    def _made(self, op: str, operands: list[str], rest: str) -> Range | None:
+    def _made(self, result: str, op: str, operands: list[str], rest: str) -> Range | None:
         known = [self.ranges.get(name) for name in operands]
         if op == "arith.constant":
             found = re.search(r"(?:dense<)?(-?\d+)>? : (?:tensor<.*i\d+>|i\d+|index)", rest)
             return Range(int(found[1]), int(found[1])) if found else None
         if op == "tt.get_program_id":
-            axis = "xyz".index(re.search(r"\b([xyz])\b", rest)[1])
+            axis = self.programs[result] = "xyz".index(re.search(r"\b([xyz])\b", rest)[1])
             return Range(0, self._grid[axis] - 1)
         if op == "tt.get_num_programs":
             axis = "xyz".index(re.search(r"\b([xyz])\b", rest)[1])
@@ -174,6 +251,9 @@ class _Walk:
             return known[0]
         if op in ("arith.extsi", "arith.extui", "arith.index_cast", "arith.trunci") and known:
             return known[0]
+        if op == "tt.load" and operands:
+            ends = self._read.get(self._origin(operands[0])[1:])
+            return Range(*ends) if ends else None
         if op == "arith.select" and len(known) == 3 and known[1] and known[2]:
             return known[1] | known[2]
         return _calculated(op, *known) if len(known) == 2 and all(known) else None
@@ -209,7 +289,13 @@ class _Walk:
                 turns = max(0, -(-(last.high - first.low) // step.low) - 1)
                 self.ranges[name] = Range(begin.low + min(0, by.low * turns), begin.high + max(0, by.high * turns))
 
-    def _below(self, names: list[str]) -> set[str]:
+    def _origin(self, pointer: str) -> str:
+        """The argument that a pointer begins with."""
+        while self.uses.get(pointer):
+            pointer = self.uses[pointer][0]
+        return pointer
+
+    def below(self, names: list[str]) -> set[str]:
         """Everything that these are made of, themselves included."""
         seen: set[str] = set()
         left = list(names)
@@ -222,7 +308,7 @@ class _Walk:
 
     def to_pointers(self) -> set[str]:
         """Whatever an offset of a pointer is made of."""
-        return self._below(self.offsets)
+        return self.below(self.offsets)
 
 
 def _bodies(text: str) -> dict[str, dict[str, Any]]:
@@ -273,11 +359,12 @@ def sizes_of(words: list[str]) -> dict[str, int]:
     found: dict[str, Any] = {}
     for word in words:
         name, _, value = word.partition("=")
-        number = re.fullmatch(r"(\d+)(?:\s*(\*\*|\*|<<)\s*(\d+))?", value.strip().replace("_", ""))
+        number = re.fullmatch(r"(\d+)(?:\s*(\*\*|\*|<<)\s*(\d+))?(?:\s*([+-]\s*\d+))?", value.strip().replace("_", ""))
         if not name.strip().isidentifier() or not number:
             raise ValueError(f"--at takes a parameter and a size, such as N=2**31; got {word!r}")
         first, sign, second = int(number[1]), number[2], int(number[3] or 0)
         if sign in ("**", "<<") and second > 62:
             raise ValueError(f"--at {word}: sizes stay below 2**63")
-        found[name.strip()] = {"**": first**second, "*": first * second, "<<": first << second, None: first}[sign]
+        size = {"**": first**second, "*": first * second, "<<": first << second, None: first}[sign]
+        found[name.strip()] = size + int((number[4] or "0").replace(" ", ""))
     return found

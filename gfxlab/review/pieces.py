@@ -1,6 +1,8 @@
-"""Whether a line takes its elements in pieces: instructions that touch many segments and leave no gaps together.
+"""How a line of a kernel takes its elements, seen wave by wave: scattered, side by side, narrower than they lie.
 
-Those of one turn of a loop count; a lane that walks along its row, turn by turn, is scattered.
+Instructions that touch many segments are no loss where together they leave no gaps and each takes much of a segment: a
+lane may take what lies side by side in several pieces. Those of one turn of a loop count; a lane that walks along its
+row, turn by turn, is scattered.
 """
 
 from __future__ import annotations
@@ -21,7 +23,10 @@ from gfxlab.simulator.core.state import Watcher
 from gfxlab.simulator.watch import traffic
 
 _FULL = 0.35  # of the segments' bytes: more than every third element, less than short rows that begin anywhere
+_TOGETHER = 0.2  # of them, by the lanes at a time: a matrix instruction's operands take 16 bytes of each segment
+_WIDEST = 16  # bytes that a lane takes at once
 _TURNS = 1 << 12
+Place = tuple[str, int]  # file and line
 
 
 class Pieces:
@@ -34,15 +39,24 @@ class Pieces:
 
     def has(self, file: str, line: int, kind: str) -> bool:
         """Whether a wave takes much of the segments that a line of the kernel touches, in one turn of its loop."""
-        return self._shares.get((file, line, kind), 0.0) >= _FULL
+        events = self._seen.events.get((file, line, kind))
+        if events is None:
+            return False
+        events = _later(np.concatenate(events, axis=1))
+        return _share(events) >= _FULL and _share_at_a_time(events) >= _TOGETHER
+
+    def most_loaded(self, tensor: str) -> Place:
+        """The line that loads most of a tensor; ("", 0) where none was seen."""
+        lines = self._seen.loaded.get(tensor)
+        return lines.most_common(1)[0][0] if lines else ("", 0)
 
     @cached_property
-    def _shares(self) -> dict[tuple[str, int, str], float]:
+    def _seen(self) -> _Waves:
         seen = _Waves()
         extra = {"profile": False, "checks": False, "watchers": (seen,), "only": counting.sample(self._grid)}
         with contextlib.suppress(SimulationError):  # one of the few waits for another one: what was seen counts
             execute(self._compiled, self._grid, self._values(), **{**self._options, **extra})
-        return {key: _share(events) for key, events in seen.events.items()}
+        return seen
 
 
 class _Waves(Watcher):
@@ -50,6 +64,7 @@ class _Waves(Watcher):
 
     def __init__(self) -> None:
         self.events: dict[tuple[str, int, str], list[np.ndarray]] = defaultdict(list)
+        self.loaded: dict[str, Counter[Place]] = defaultdict(Counter)
         self._turns: Counter[tuple[int, int]] = Counter()
 
     def load(self, w, instruction, region, offset, lanes, width) -> None:
@@ -65,22 +80,49 @@ class _Waves(Watcher):
         waves = (program * w.waves_per_group + np.arange(w.count) % w.waves_per_group)[w.window]
         turn = np.array([self._turn(instruction.index, int(wave)) for wave in waves])
         owner = np.broadcast_to((waves * _TURNS + turn)[:, None], offset.shape)
+        lane = np.broadcast_to(np.arange(offset.shape[1]), offset.shape)
         on = np.ones(offset.shape, bool) if lanes is None else np.broadcast_to(lanes, offset.shape)
         start = region.base + offset[on].astype(np.int64)
-        key = instruction.source.filename, instruction.source.line, kind
-        self.events[key].append(np.stack([owner[on], start, start + width]))
+        if not start.size:
+            return
+        place = instruction.source.filename, instruction.source.line
+        step = np.full(start.shape, instruction.index)
+        self.events[*place, kind].append(np.stack([owner[on], lane[on], step, start, start + width]))
+        if kind == "global load":
+            self.loaded[region.span_at(int(offset[on][0])).name][place] += width * start.size
 
     def _turn(self, index: int, wave: int) -> int:
         self._turns[index, wave] += 1
         return self._turns[index, wave] % _TURNS
 
 
-def _share(events: list[np.ndarray]) -> float:
+def _later(events: np.ndarray) -> np.ndarray:
+    """Without the first turn, where there are others: it may be in a loop's prologue, beside the loop's own."""
+    later = events[0] % _TURNS > 1
+    return events[:, later] if later.any() else events
+
+
+def _share(events: np.ndarray) -> float:
     """Bytes touched of the segments touched, by one wave in one turn."""
-    owner, start, stop = np.concatenate(events, axis=1)
-    later = owner % _TURNS > 1
-    if later.any():  # the first turn may be in a loop's prologue, beside the loop's own
-        owner, start, stop = owner[later], start[later], stop[later]
+    owner, _, _, start, stop = events
+    return _part_of_segments(owner, start, stop)
+
+
+def _share_at_a_time(events: np.ndarray) -> float:
+    """The same, by the lanes at a time; up to `_WIDEST` bytes side by side could be taken by a lane at once."""
+    owner, lane, step, start, stop = events[:, np.lexsort((events[3], events[1], events[0]))]
+    begins = np.ones(owner.size, bool)
+    begins[1:] = (owner[1:] != owner[:-1]) | (lane[1:] != lane[:-1]) | (start[1:] != stop[:-1])
+    first = np.flatnonzero(begins)  # of each run of pieces
+    run = np.cumsum(begins) - 1
+    short = np.maximum.reduceat(stop, first) - start[first] <= _WIDEST
+    together = np.where(short[run], step[first][run], step)
+    _, together = np.unique(np.stack([owner, together]), axis=1, return_inverse=True)
+    return _part_of_segments(together.reshape(-1), start, stop)
+
+
+def _part_of_segments(owner: np.ndarray, start: np.ndarray, stop: np.ndarray) -> float:
+    """Bytes of the pieces as a part of the segments that each owner touches."""
     pieces = np.unique(np.stack([owner, start, stop]), axis=1)
     segments = np.unique(np.stack([pieces[0], pieces[1] // traffic.SEGMENT]), axis=1)
     return float((pieces[2] - pieces[1]).sum() / (segments.shape[1] * traffic.SEGMENT))

@@ -1,11 +1,13 @@
-"""The review of a file: every kernel's first launch is executed with everybody looking on, and asked of all engines."""
+"""The review of a file: every kernel's launches are executed, the first ones closely, and asked of all engines."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+
+import torch
 
 from gfxlab.bound import Value
 from gfxlab.code.compiler import Compiled
@@ -20,6 +22,7 @@ from gfxlab.review.findings import COST, HAZARD, NOTE, Finding
 from gfxlab.review.pieces import Pieces
 from gfxlab.simulator.core.faults import SimulationError
 from gfxlab.simulator.core.launch import execute
+from gfxlab.simulator.show import script
 from gfxlab.simulator.show.run import Run
 
 
@@ -94,28 +97,51 @@ def review(
     look = _Look(page, at or {})
     try:
         evidence.of_file(target, arch, look, arguments)
-    except SimulationError:
-        if not page.hazards:  # of a launch that was not looked at
+    except SimulationError as error:
+        if not page.hazards and error.compiled is None:  # of a launch that was not looked at
             raise
+        if error.compiled is not None:  # while a tuner measured
+            page.findings.append(hazards.of_error(error.compiled, error))
+    except script.ScriptError as error:
+        if not page.kernels:
+            raise
+        page.findings.append(Finding("failed", page.kernels[-1].name, str(error)))
     page.kernels = [
         Kernel(k.name, k.grid, k.report, k.instructions, look.launches.get(k.name, 1)) for k in page.kernels
     ]
-    page.findings.sort(key=lambda finding: (finding.rank, finding.kernel, finding.line))
+    page.findings = sorted(_folded(page.findings), key=lambda finding: (finding.rank, finding.kernel, finding.line))
     return page
 
 
+def _folded(found: list[Finding]) -> Iterator[Finding]:
+    """One finding of each kind for a line of a kernel: the first, with how many more there were."""
+    groups: dict[tuple, list[Finding]] = {}
+    for finding in found:
+        key = finding.kind, finding.kernel, finding.file, finding.line
+        group = groups.setdefault(key if finding.line else (*key, finding.evidence), [])
+        if all(finding.evidence != other.evidence for other in group):
+            group.append(finding)
+    for first, *others in groups.values():
+        more = f" And {len(others)} more like it." if others else ""
+        yield replace(first, evidence=f"{first.evidence}{more}")
+
+
+_CLOSE = 4  # launches of a kernel that are looked at closely: other sizes have other masks
+
+
 class _Look:
-    """Executes launches; the first of each kernel with everybody looking on."""
+    """Executes launches; the first of each kernel, and those at other sizes, with everybody looking on."""
 
     def __init__(self, page: Review, at: Mapping[str, int]):
         self.page, self.at = page, at
         self.launches: dict[str, int] = {}
+        self._sizes: dict[str, set[tuple]] = {}
 
     def __call__(self, compiled: Compiled, grid: tuple[int, int, int], values: list[Value], **options) -> Run:
         name = compiled.name
         self.launches[name] = self.launches.get(name, 0) + 1
-        first = self.launches[name] == 1
-        before = engines.copies(values) if first else []
+        first, closely = self.launches[name] == 1, self._is_new(compiled, grid, values)
+        before = engines.copies(values) if closely else []
         try:
             run = remembered(execute, compiled, grid, values, **{**options, "profile": first})
         except SimulationError as error:
@@ -125,15 +151,29 @@ class _Look:
         found = set(self.page.findings)
         self.page.findings += [finding for finding in hazards.of_run(run) if finding not in found]
         if first:
+            self._costs(compiled, run, before, options)
+        if closely:
             self._closely(compiled, run, before, values, options)
         return run
 
-    def _closely(self, compiled: Compiled, run: Run, before: list[Value], values: list[Value], options: dict) -> None:
+    def _is_new(self, compiled: Compiled, grid: tuple[int, int, int], values: list[Value]) -> bool:
+        """Whether the kernel has not been looked at with these sizes, nor at too many others."""
+        sizes = self._sizes.setdefault(compiled.name, set())
+        this = (compiled.asm, grid, *((value.name, _size(value.content)) for value in values))
+        if this in sizes or len(sizes) >= _CLOSE:
+            return False
+        sizes.add(this)
+        return True
+
+    def _costs(self, compiled: Compiled, run: Run, before: list[Value], options: dict) -> None:
+        """Of the first launch alone: at odd sizes anything is narrow and ragged."""
         report = measure(compiled)
-        launch = launch_in_work()
         self.page.kernels.append(Kernel(compiled.name, run.grid, report, run.instructions))
         pieces = Pieces(compiled, run.grid, lambda: engines.copies(before), options)
         self.page.findings += costs.of_run(run, report, pieces)
+
+    def _closely(self, compiled: Compiled, run: Run, before: list[Value], values: list[Value], options: dict) -> None:
+        launch = launch_in_work()
         self.page.parameters |= {*launch.args, *overflow.AXES} if launch else set()
         if self.at and launch is not None:
             self.page.findings += overflow.of_launch(launch, self.at, compiled.arch)
@@ -148,3 +188,8 @@ class _Look:
 
     def _has(self, kernel: str, *kinds: str) -> bool:
         return any(finding.kind in kinds and finding.kernel == kernel for finding in self.page.findings)
+
+
+def _size(content: Any) -> Any:
+    """What tells one launch from another of the same code."""
+    return (content.shape, content.stride()) if isinstance(content, torch.Tensor) else content

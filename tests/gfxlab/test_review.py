@@ -140,6 +140,73 @@ def test_each_fault_is_found_where_it_is_and_nothing_else(gfxlab, tmp_path, code
         assert found[0]["line"] == line and found[0]["evidence"] and found[0]["cure"]
 
 
+HARMLESS = """
+@triton.jit
+def norm_kernel(x_ptr, w_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    offs = tl.arange(0, BLOCK)
+    w = tl.load(w_ptr + offs, mask=offs < n)
+    a = tl.load(x_ptr + offs, mask=offs < n)
+    tl.store(y_ptr + offs, w * a / tl.sum(a, 0), mask=offs < n)
+for n in (256, 200):
+    norm_kernel[(1,)](x, x, torch.empty_like(x), n, BLOCK=256)
+assert False, "not what was wanted"
+"""
+TUNED = """
+@triton.autotune([triton.Config({"BLOCK": 128}), triton.Config({"BLOCK": 256})], key=["n"])
+@triton.jit
+def tuned_kernel(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(y_ptr + offs, tl.load(x_ptr + offs), mask=offs < n)
+tuned_kernel[lambda meta: (triton.cdiv(300, meta["BLOCK"]),)](x, torch.empty_like(x), 300)
+"""
+SEVERAL = """
+@triton.jit
+def several_kernel(x_ptr):
+    offs = tl.arange(0, 1024)
+    tl.store(x_ptr + offs, offs + tl.program_id(0))
+several_kernel[(8,)](torch.zeros(1024, device="cuda"), num_warps=1)
+"""
+
+
+def _reviewed(gfxlab, path, code, *options):
+    path.write_text(HEAD + code)
+    status, output, error = gfxlab("review", str(path), "--json", *options)
+    return status, json.loads(output)["findings"], error
+
+
+def test_the_load_that_leaks_is_named_at_the_size_at_which_it_does_and_the_page_survives_the_script(gfxlab, tmp_path):
+    status, found, _ = _reviewed(gfxlab, tmp_path / "k.py", HARMLESS)
+    assert [(one["kind"], one["line"]) for one in found if one["level"] == "hazard"] == [("leak", 8), ("failed", 0)]
+    assert status == 1 and "line 12: AssertionError: not what was wanted" in found[1]["evidence"]
+
+
+def test_what_a_tuner_stumbles_over_is_a_finding(gfxlab, tmp_path):
+    _, found, _ = _reviewed(gfxlab, tmp_path / "k.py", TUNED)
+    assert [(one["kind"], one["kernel"], one["line"]) for one in found] == [("out-of-bounds", "tuned_kernel", 8)]
+
+
+def test_a_line_has_one_finding_of_a_kind(gfxlab, tmp_path):
+    _, found, _ = _reviewed(gfxlab, tmp_path / "k.py", SEVERAL)
+    assert [(one["kind"], one["line"]) for one in found] == [("shared", 7)] and "more like it" in found[0]["evidence"]
+
+
+ASKS = """
+import sys
+print("begins")
+@triton.jit
+def asks_kernel(x_ptr):
+    tl.store(x_ptr + tl.program_id(0), 1.0)
+asks_kernel[(int(sys.argv[2]),)](x)
+"""
+
+
+def test_a_script_is_given_arguments_and_prints_beside_the_data(gfxlab, tmp_path):
+    (tmp_path / "asks.py").write_text(HEAD + ASKS)
+    for verb in ("review", "simulate", "trace", "report", "counters", "step"):
+        status, output, error = gfxlab(verb, str(tmp_path / "asks.py"), "--json", "--", "--many", "3")
+        assert status == 0 and json.loads(output) and "begins" in error, verb
+
+
 ROWS = """
 @triton.jit
 def rows_kernel(x_ptr, y_ptr, stride, n, BLOCK: tl.constexpr, WIDE: tl.constexpr):
@@ -166,6 +233,32 @@ def test_an_offset_that_overflows_at_a_size_is_told_without_the_memory(gfxlab, t
     for wrong, says in ((("--at", "width=3"), "--at width: no kernel"), (("--at", "n"), "such as N=2**31")):
         status, _, error = gfxlab("review", str(tmp_path / "rows.py"), *wrong)
         assert status == 1 and says in error and len(error.splitlines()) == 1
+
+
+ONE = """
+@triton.jit
+def one_kernel(x_ptr, y_ptr, at_ptr, stride, n, BLOCK: tl.constexpr):
+    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(y_ptr + offs, tl.load(x_ptr + offs, mask=offs < n, other=0.0), mask=offs < n)
+    row = tl.load(at_ptr)
+    tl.store(y_ptr + row * stride, 1.0)
+one_kernel[(1,)](x, torch.empty_like(x), torch.tensor([2], dtype=torch.int32, device="cuda"), 100, 100, BLOCK=128)
+"""
+
+
+def test_one_program_grows_with_the_size_it_compares_with_and_an_index_with_its_table(gfxlab, tmp_path):
+    overflows = {}
+    for at in ("n=2**31", "n=2**31+1", "stride=2**30-1", "stride=2**30", "at_ptr=2**25"):
+        _, found, _ = _reviewed(gfxlab, tmp_path / "one.py", ONE, "--at", at)
+        overflows[at] = [one["line"] for one in found if one["kind"] == "overflow"]
+    # offsets up to n, rounded up to whole blocks, less one; 2 * stride; 2**25 * 100
+    assert overflows == {
+        "n=2**31": [],
+        "n=2**31+1": [6],
+        "stride=2**30-1": [],
+        "stride=2**30": [9],
+        "at_ptr=2**25": [9],
+    }
 
 
 WALK = """
@@ -216,6 +309,38 @@ def test_lanes_that_walk_along_their_rows_are_scattered(gfxlab, tmp_path):
     (tmp_path / "along.py").write_text(HEAD + ALONG)
     found = json.loads(gfxlab("review", str(tmp_path / "along.py"), "--json")[1])["findings"]
     assert [(one["kind"], one["line"]) for one in found] == [("uncoalesced", 9)]
+
+
+TURNED = """
+@triton.jit
+def turned_kernel(x_ptr, y_ptr, step, M: tl.constexpr, N: tl.constexpr):
+    rows = (tl.arange(0, M) * step) % M
+    cols = tl.arange(0, N)
+    tl.store(y_ptr + tl.arange(0, M)[:, None] * N + cols[None, :], tl.load(x_ptr + cols[None, :] * M + rows[:, None]))
+m = torch.ones(32, 256, device="cuda")
+turned_kernel[(1,)](m, torch.empty_like(m), 5, M=32, N=256, num_warps=1)
+"""
+
+
+def test_a_tile_taken_across_its_rows_is_scattered_though_it_is_taken_whole(gfxlab, tmp_path):
+    _, found, _ = _reviewed(gfxlab, tmp_path / "turned.py", TURNED)
+    assert [(one["kind"], one["line"]) for one in found] == [("uncoalesced", 8)]
+
+
+CROWDED = """
+@triton.jit
+def crowded_kernel(x_ptr, y_ptr, N: tl.constexpr):
+    offs = tl.arange(0, N)
+    block = tl.load(x_ptr + offs)
+    tl.store(y_ptr + offs, block * tl.sum(block, 0))
+m = torch.ones(1 << 15, device="cuda")
+crowded_kernel[(1,)](m, torch.empty_like(m), N=1 << 15, num_warps=1)
+"""
+
+
+def test_what_is_said_of_a_whole_kernel_has_a_line_too(gfxlab, tmp_path):
+    _, found, _ = _reviewed(gfxlab, tmp_path / "crowded.py", CROWDED)
+    assert {"spills", "occupancy"} <= {one["kind"] for one in found} and all(one["line"] for one in found)
 
 
 @pytest.mark.parametrize(("stride", "expected"), [(1, []), (3, ["uncoalesced"]), (32, ["uncoalesced"])])

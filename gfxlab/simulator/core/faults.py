@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import linecache
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -11,9 +12,19 @@ from gfxlab.programs import format_program
 from gfxlab.simulator.core.program import Decoded
 from gfxlab.tracebacks import ShortTraceback
 
+if TYPE_CHECKING:
+    from gfxlab.code.compiler import Compiled
+    from gfxlab.code.isa import SourceLine
+
 
 class SimulationError(ShortTraceback, RuntimeError):
-    """The machine code did what no launch may do, or what the simulator cannot follow."""
+    """The machine code did what no launch may do, or what the simulator cannot follow.
+
+    source: the kernel's line, where one is known. compiled: what was executed, where that was only a sample.
+    """
+
+    source: SourceLine | None = None
+    compiled: Compiled | None = None
 
 
 class UnknownInstruction(SimulationError, NotImplementedError):
@@ -31,6 +42,7 @@ class Trapped(SimulationError):
     """A program stopped the launch: its device_assert failed, or the compiler found the code unreachable."""
 
     def __init__(self, w, instruction: Decoded):
+        self.source = instruction.source
         programs = w.programs[w.window] if w.live is None else w.programs[w.window][w.live]
         others = len(np.unique(programs, axis=0)) - 1
         more = f" (and {others} more)" if others else ""
@@ -65,11 +77,13 @@ def illegal_access(
     illegal = active & ~_allowed(w, address, width)
     wave, lane = (int(i) for i in np.argwhere(illegal)[0])
     lanes = int(illegal.sum())
-    return IllegalAccess(
+    error = IllegalAccess(
         f"{describe_lane(w, wave, lane)} {kind}s {place(w, int(address[wave, lane]), width)}"
         f"{'' if lanes == 1 else f' ({lanes} lanes)'}{at_line(instruction)}, by `{instruction.text}`. "
         "Give this access a mask that switches those lanes off."
     )
+    error.source = instruction.source
+    return error
 
 
 def _allowed(w, address: np.ndarray, width: int) -> np.ndarray:
