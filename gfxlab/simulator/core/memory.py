@@ -15,30 +15,62 @@ from functools import cached_property
 import numpy as np
 import torch
 
-from gfxlab.simulator.core.numbers import U8, U16, U32
+from gfxlab.simulator.core.numbers import I64, U8, U16, U32, U64
 from gfxlab.simulator.core.state import POISON
 from gfxlab.strides import Strided
 
 _REGION_BITS = 40
 ARGUMENTS = "the kernel's arguments"
+_KEPT = 16 << 20  # bytes of LDS addresses that are remembered
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where an access lies: `several` elements of an array a lane, from `index` on."""
+
+    array: np.ndarray
+    index: np.ndarray
+    several: int
 
 
 class Bytes:
-    """A byte array with views of 2 and 4 bytes, gathered from and scattered to."""
+    """A byte array, gathered from and scattered to in the widest elements that an access allows."""
 
     def __init__(self, data: np.ndarray):
         self.u8 = data
-        self.u16 = data[: data.size & ~1].view(U16)
-        self.u32 = data[: data.size & ~3].view(U32)
+        self._views: dict[int, np.ndarray] = {}
+        self._widest = 4 if data.__array_interface__["data"][0] & 15 else 16
+
+    def _view(self, unit: int) -> np.ndarray:
+        if unit not in self._views:
+            self._views[unit] = self.u8[: self.u8.size & -unit].view(_ELEMENTS[unit])
+        return self._views[unit]
+
+    def place(self, offset: np.ndarray, width: int) -> Place | None:
+        """Where `width` bytes at each offset lie; None: words of them are not aligned."""
+        common = int(np.bitwise_or.reduce(offset, axis=None)) | width | self._widest
+        unit = common & -common
+        if unit < min(width, 4):
+            return None
+        return Place(self._view(unit), offset >> (unit.bit_length() - 1), width // unit)
 
     def gather(self, offset: np.ndarray, width: int) -> list[np.ndarray]:
         """Read `width` bytes at each offset: one uint32 array a word of 4 bytes; narrower ones are not extended."""
-        unit = min(width, 4)
-        view = {1: self.u8, 2: self.u16, 4: self.u32}[unit]
-        if unit > 1 and (offset & (unit - 1)).any():
-            return self._gather_unaligned(offset, width)
-        index = offset >> (unit.bit_length() - 1)
-        return [view[index + word].astype(U32, copy=False) for word in range(max(1, width // 4))]
+        place = self.place(offset, width)
+        return self._gather_unaligned(offset, width) if place is None else self.words_at(place)
+
+    @staticmethod
+    def words_at(place: Place) -> list[np.ndarray]:
+        """What `gather` gives."""
+        words = []
+        for element in range(place.several):
+            found = place.array.take(place.index + element if element else place.index)
+            if found.itemsize <= 4:
+                words.append(found.astype(U32, copy=False))
+                continue
+            split = found.view(U32).reshape(*found.shape, -1)
+            words += [split[..., word] for word in range(split.shape[-1])]
+        return words
 
     def _gather_unaligned(self, offset: np.ndarray, width: int) -> list[np.ndarray]:
         words = []
@@ -50,16 +82,30 @@ class Bytes:
         return words
 
     def scatter(self, offset: np.ndarray, words: list[np.ndarray], width: int) -> None:
-        """Write `width` bytes at each offset (one-dimensional); the last of several at one place stays."""
-        unit = min(width, 4)
-        if unit > 1 and (offset & (unit - 1)).any():
-            for start in range(width):
-                self.u8[offset + start] = (words[start // 4] >> U32(8 * (start % 4))).astype(U8)
+        """Write `width` bytes at each offset; the last of several at one place stays."""
+        place = self.place(offset, width)
+        if place is not None:
+            self.put(place, words)
             return
-        view = {1: self.u8, 2: self.u16, 4: self.u32}[unit]
-        index = offset >> (unit.bit_length() - 1)
-        for word, value in enumerate(words):
-            view[index + word] = value.astype(view.dtype, copy=False)
+        for start in range(width):
+            self.u8[offset + start] = (words[start // 4] >> U32(8 * (start % 4))).astype(U8)
+
+    @staticmethod
+    def put(place: Place, words: list[np.ndarray]) -> None:
+        """What `scatter` does."""
+        array, index = place.array, place.index
+        each = max(1, array.itemsize // 4)  # words of an element
+        for element in range(place.several):
+            value = words[element * each]
+            if each > 1:
+                together = np.empty((*index.shape, each), U32)
+                for word in range(each):
+                    together[..., word] = words[element * each + word]
+                value = together.view(array.dtype)[..., 0]
+            array[index + element if element else index] = value.astype(array.dtype, copy=False)
+
+
+_ELEMENTS = {1: U8, 2: U16, 4: U32, 8: U64, 16: np.complex128}  # of 16 bytes: whatever numpy moves as one
 
 
 class Shadow:
@@ -294,34 +340,108 @@ class Pieces:
     ) -> list[np.ndarray]:
         """The words at each lane's address, int64 [wave, lane]; `active`: w.mask unless given."""
         active = w.mask if active is None else active
+        place = self._whole(w, address, width, active)
+        if place is not None:
+            return self._bytes.words_at(place)
         inside = self._inside(address, active, width)
-        if inside is None:
-            return self._bytes.gather(address + self.piece(w) * self._pitch, width)
         offset = np.where(inside, address, 0) + self.piece(w) * self._pitch
         return [np.where(inside, word, U32(0)) for word in self._bytes.gather(offset, width)]
 
     def write(self, w, instruction, address: np.ndarray, words: list[np.ndarray], width: int, active=None) -> None:
         """Store the words of the active lanes."""
         active = w.mask if active is None else active
+        place = self._whole(w, address, width, active)
+        if place is not None:
+            self._bytes.put(place, [w.full(word) for word in words])
+            return
         inside = self._inside(address, active, width)
-        lanes = slice(None) if inside is None else inside
         offset = w.full(address + self.piece(w) * self._pitch)
-        words = [w.full(word)[lanes].reshape(-1) for word in words]
-        self._bytes.scatter(offset[lanes].reshape(-1), words, width)
+        self._bytes.scatter(offset[inside], [w.full(word)[inside] for word in words], width)
 
-    def _inside(self, address: np.ndarray, active: np.ndarray | None, width: int) -> np.ndarray | None:
-        """The lanes that are active and in range; None: all of them."""
-        if active is None and int(address.min()) >= 0 and int(address.max()) + width <= self.size:
+    def _whole(self, w, address: np.ndarray, width: int, active: np.ndarray | None) -> Place | None:
+        """Where an access of all lanes lies, if it stays inside and is aligned."""
+        if active is not None or int(address.min()) < 0 or int(address.max()) + width > self.size:
             return None
+        return self._bytes.place(w.full(address + self.piece(w) * self._pitch), width)
+
+    def _inside(self, address: np.ndarray, active: np.ndarray | None, width: int) -> np.ndarray:
+        """The lanes that are active and in range."""
         inside = (address >= 0) & (address + width <= self.size)
         return inside if active is None else inside & active
+
+
+@dataclass(eq=False)
+class Pattern:
+    """The places in LDS that the waves of a workgroup name, where those of every workgroup do the same.
+
+    register: what they hold; place: int64 [wave of the workgroup, lane]. of_all: the same for every workgroup.
+    """
+
+    register: np.ndarray
+    place: np.ndarray
+    of_all: np.ndarray
+    _latest: tuple[tuple[int, ...], Place | None] | None = None
+
+    def of_groups(self, first: int, last: int, width: int, find: Callable[[], Place | None]) -> Place | None:
+        """What `find` gives; the latest is remembered, by these workgroups."""
+        key = first, last, width
+        if self._latest is None or self._latest[0] != key:
+            self._latest = key, find()
+        return self._latest[1]
 
 
 class LocalData(Pieces):
     """LDS: a piece for each workgroup."""
 
+    def __init__(self, pieces: int, size: int):
+        super().__init__(pieces, size)
+        self._pieces = pieces
+        self._patterns: dict[tuple[object, int], Pattern] = {}
+        self._pattern_of: dict[int, Pattern] = {}  # by the id of an array that `address` gave
+        self._given: dict[tuple[Pattern, int], np.ndarray] = {}
+        self._kept = 0
+
     def piece(self, w) -> np.ndarray:
         return w.group
+
+    def address(self, w, who: object, register: np.ndarray, offset: np.uint32) -> np.ndarray:
+        """The place that each lane names, int64 [wave, lane]: a vector register and a constant, added in 32 bits.
+
+        Workgroups mostly name the same places as each other, and a loop the same in every turn: see `pattern`.
+        who: asks, and will ask again.
+        """
+        per_group = w.waves_per_group
+        groups, rest = divmod(len(register), per_group)
+        if rest or w.window.start % per_group:
+            return (register + offset).astype(I64)
+        by_group = register.reshape(groups, per_group, w.lanes)
+        key = who, int(register[0, 0])
+        pattern = self._patterns.get(key)
+        if pattern is None and self._kept < _KEPT:
+            pattern = self._patterns[key] = self._new(by_group[0].copy(), offset)
+        if pattern is None or not (by_group == pattern.register).all():
+            return (register + offset).astype(I64)
+        given = self._given.get((pattern, groups))
+        if given is None:
+            given = self._given[pattern, groups] = pattern.of_all[: len(register)]
+            self._pattern_of[id(given)] = pattern
+        return given
+
+    def _new(self, register: np.ndarray, offset: np.uint32) -> Pattern:
+        place = (register + offset).astype(I64)
+        of_all = np.tile(place, (self._pieces, 1))
+        of_all.flags.writeable = False
+        self._kept += of_all.nbytes
+        return Pattern(register, place, of_all)
+
+    def pattern(self, address: np.ndarray) -> Pattern | None:
+        """What all workgroups of the window have in common, if `address` is what the method of that name gave."""
+        return self._pattern_of.get(id(address))
+
+    def _whole(self, w, address: np.ndarray, width: int, active: np.ndarray | None) -> Place | None:
+        pattern = None if active is not None else self.pattern(address)
+        find = lambda: super(LocalData, self)._whole(w, address, width, active)  # noqa: E731
+        return pattern.of_groups(w.window.start, w.window.stop, width, find) if pattern else find()
 
     def barrier(self, w, groups: np.ndarray) -> None:
         """The waves of these workgroups have met: what they wrote before is there for all."""

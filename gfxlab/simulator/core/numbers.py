@@ -19,17 +19,17 @@ _SMALLEST_NORMAL = 2.0**-126
 
 def fma32(a, b, c) -> np.ndarray:
     """a * b + c of float32 with one rounding."""
-    product = np.multiply(a, b, dtype=F64)  # exact: 24 + 24 bits
-    total = product + c
+    total = np.asarray(np.asarray(a, F64) * b + c)  # the product is exact: 24 + 24 bits
     rounded = total.astype(F32)
     # halfway between two float32 after a first rounding: the second one may go wrong
-    doubtful = (np.asarray(total).view(I64) & _HALFWAY_BITS) == _HALFWAY
-    denormal = (np.abs(rounded) <= _SMALLEST_NORMAL) & (total != 0)
-    if denormal.any():
+    doubtful = (total.view(I64) & _HALFWAY_BITS) == _HALFWAY
+    small = np.abs(rounded) <= _SMALLEST_NORMAL
+    if small.any() and (denormal := small & (total != 0)).any():
         doubtful = np.where(denormal, _between_denormals(total), doubtful)
     if doubtful.any():
-        return np.where(doubtful, _settle(product, np.asarray(c, F64), total), rounded)
-    return rounded
+        a, b, c = (np.broadcast_to(np.asarray(x, F64), total.shape)[doubtful] for x in (a, b, c))
+        rounded[doubtful] = _settle(a * b, c, total[doubtful])
+    return rounded[()]
 
 
 def _between_denormals(total) -> np.ndarray:

@@ -6,6 +6,8 @@ broadcasts over the lanes as `S[:, i : i + 1]` and a pair of them can be read as
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from gfxlab.simulator.core.operands import ALL_DENORMALS, EXEC, FP16_OVFL, MODE, SCALARS
@@ -78,6 +80,8 @@ class Waves:
         self._s[:, EXEC : EXEC + 2] = 0xFFFFFFFF if lanes == 64 else (0xFFFFFFFF, 0)
         self._s[:, MODE:] = 0
         self._s[:, MODE] = ALL_DENORMALS
+        self._room = np.empty(0)
+        self._words_of, self._words = None, None
         self.tiles: dict = {}  # what matrix instructions of a block hand to the next, by who leaves it there
         self.saturates = False  # some wave has set MODE.FP16_OVFL
         self.unusual = False  # some wave's MODE turns some denormals into 0, or rounds otherwise than to nearest
@@ -112,9 +116,17 @@ class Waves:
             self._exec[wave].copy(),
         )
 
+    def room_for_product(self, shape: tuple[int, ...]) -> np.ndarray:
+        """Float64 of this shape to write a product to, which holds until the next one: fresh memory would cost more."""
+        size = math.prod(shape)
+        if self._room.size < size:
+            self._room = np.empty(size)
+        return self._room[:size].reshape(shape)
+
     def _update_mask(self) -> None:
         mask = self._active_exec if self.live is None else self._active_exec & self.live[:, None]
         self.mask = None if mask.all() else mask
+        self._words_of = None  # the same array may hold other lanes now
 
     @property
     def size(self) -> int:
@@ -132,8 +144,19 @@ class Waves:
         """Write one register (a view `[wave, lane]`) in the active lanes."""
         if self.mask is None:
             register[...] = value
-        else:
+            return
+        value = np.asarray(value)
+        if value.dtype != register.dtype:
             np.copyto(register, value, where=self.mask)
+            return
+        bits = register.view(np.uint32)  # bit by bit: numpy guesses at each lane of `where`, and is slow if that fails
+        bits ^= (bits ^ value.view(np.uint32)) & self._lanes_on()
+
+    def _lanes_on(self) -> np.ndarray:
+        """The mask as words, all of whose bits are set where a lane is on: uint32 [wave, lane]."""
+        if self._words_of is not self.mask:
+            self._words_of, self._words = self.mask, np.negative(self.mask.astype(np.uint32))
+        return self._words
 
     def full(self, value: np.ndarray) -> np.ndarray:
         """The value as `[wave, lane]`: np.broadcast_to, which is slow, only where it is needed."""

@@ -45,7 +45,9 @@ def offsets_of(instruction: Decoded, twice: str | None, width: int) -> list[int]
 
 def address_of(operand: Operand, offset: int) -> values.Reader:
     """The place in LDS that each lane names: base and constant are added in 32 bits."""
-    read, constant = values.reader(operand, "u32"), U32(offset)
+    read, constant, who = values.reader(operand, "u32"), U32(offset), object()
+    if operand.is_vector:
+        return lambda w: w.lds.address(w, who, read(w), constant)
     return lambda w: w.full((read(w) + constant).astype(I64))
 
 

@@ -57,6 +57,11 @@ def _align(high, low, shift):
     return (joined >> np.asarray(shift).astype(U64)).astype(U32)
 
 
+def _choose(no, yes, mask):
+    """`yes` where the mask is set: by bits, since numpy guesses at each lane of `where` and is slow where that fails."""
+    return ((no ^ yes) & np.negative(mask.astype(U32))) ^ no
+
+
 def _bytes_within(low: int, high: int, at: int):
     """v_ashr_pk: two numbers shifted right, brought into the range of a byte, side by side."""
 
@@ -90,8 +95,7 @@ def _permuted(high, low, selector: int):
     """The bytes that one selector picks; neighbours that stay together are moved together."""
     result = U32(_constant_bytes(selector))
     for from_high, source, place, count in _byte_runs(selector):
-        field = ((high if from_high else low) >> U32(8 * source)) & U32((1 << 8 * count) - 1)
-        result = result | field << U32(8 * place)
+        result = _moved(high if from_high else low, source, place, count) | result
     for place in range(4):
         chosen = selector >> 8 * place & 0xFF
         if 8 <= chosen < 12:  # the sign of byte 1, 3, 5 or 7, eight times
@@ -99,6 +103,19 @@ def _permuted(high, low, selector: int):
             sign = (word >> U32(15 if chosen % 2 == 0 else 31)) & U32(1)
             result = result | sign * U32(0xFF << 8 * place)
     return result
+
+
+def _moved(word, source: int, place: int, count: int):
+    """So many bytes of a word, from byte `source` on, at byte `place`; a shift drops what lies beyond it."""
+    if source > 0 and source + count == 4:
+        field = word >> U32(8 * source)
+        return field << U32(8 * place) if place else field
+    if place + count == 4 and not source:
+        return word << U32(8 * place)
+    if source == place:
+        return word & U32((1 << 8 * count) - 1 << 8 * source)
+    field = word >> U32(8 * source) & U32((1 << 8 * count) - 1)
+    return field << U32(8 * place)
 
 
 def _constant_bytes(selector: int) -> int:
@@ -130,7 +147,7 @@ BITS: dict[str, Op] = {
     "v_accvgpr_read_b32": Op(lambda a: a, "u32"),
     "v_accvgpr_write_b32": Op(lambda a: a, "u32"),
     "v_accvgpr_mov_b32": Op(lambda a: a, "u32"),
-    "v_cndmask_b32": Op(lambda no, yes, mask: np.where(mask, yes, no), ("u32", "u32", "mask")),
+    "v_cndmask_b32": Op(_choose, ("u32", "u32", "mask")),
     "v_cndmask_b16": Op(lambda no, yes, mask: np.where(mask, yes, no), ("u16", "u16", "mask")),
     "v_not_b32": Op(np.invert, "u32"),
     "v_not_b16": Op(np.invert, "u16"),

@@ -154,7 +154,7 @@ class Profile(Watcher):
         """Where lanes lie to each other mostly is the same for every wave and every turn of a loop: counted once."""
         key = instruction.index, width, len(address), int(address[0, 0])
         known = self._known.get(key)
-        if known is not None and np.array_equal(known[0], address):
+        if known is not None and (known[0] is address or np.array_equal(known[0], address)):
             return known[1]
         relative = address - (address[:, :1] & ~3)  # the same words up to a turn of the banks
         if (relative == relative[0]).all():

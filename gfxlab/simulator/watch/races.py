@@ -15,13 +15,14 @@ import numpy as np
 
 from gfxlab.code import isa
 from gfxlab.simulator.core import faults
+from gfxlab.simulator.core.memory import Pattern
 from gfxlab.simulator.core.numbers import U32
 from gfxlab.simulator.core.program import Decoded, Program
 from gfxlab.simulator.core.state import Watcher
+from gfxlab.simulator.watch.intervals import Access, Intervals, Places
 from gfxlab.simulator.watch.notes import Notes
 
 _MOST = 255  # what a byte can tell
-_KEPT = 4 << 20  # bytes of addresses whose cells are remembered
 
 
 class Races(Watcher):
@@ -41,12 +42,15 @@ class Races(Watcher):
         self._seen: set[Decoded] = set()
         self._unit = _unit(program)
         kept = 1 if self._alike else groups
+        self._intervals = Intervals(groups)
+        self._applied = np.zeros(groups, bool)  # whether the cells tell what a workgroup did, or only its interval
+        self._common: dict[tuple[Pattern, int], Places] = {}
         self._take(np.zeros((kept, -(-size // self._unit), 2 * self._columns), np.uint8))
         self._ever = np.zeros(self._touched.shape[:2], bool)
 
     def _take(self, touched: np.ndarray) -> None:
         """Go on with these cells: [workgroup, cell, byte], the bytes of all waves that wrote before those that read."""
-        self._touched, self._known = touched, {}
+        self._touched = touched
         own = np.tile(np.eye(self._columns, dtype=np.uint8) * np.uint8(255), 2)  # [wave, byte]
         self._both, self._others = _as_words(touched), _as_words(~own)
         halves = touched.reshape(*touched.shape[:2], 2, self._columns)
@@ -56,62 +60,121 @@ class Races(Watcher):
     # ---- what happens ------------------------------------------------------------------------------------------------
 
     def local_load(self, w, instruction: Decoded, address: np.ndarray, lanes, width: int) -> None:
-        places = self._places(w, instruction, address, lanes, width)
+        places = self._places(w, address, lanes, width)
         if places is None:
             return
-        cell, wave = places
         if instruction not in self._seen:
             self._seen.add(instruction)
-            if not self._ever.reshape(-1)[cell].all():
+            if not self._ever.reshape(-1)[self._everywhere(places, self._groups_of(w)).cell].all():
                 self._report_unwritten(w, instruction, address, lanes, width)
-        if self._waves > 1:
-            self._touched.reshape(-1)[cell * (2 * self._columns) + (self._columns + wave)] = self._numbers[instruction]
-            if np.count_nonzero(self._writers[2 * cell] & self._other_writers[wave]):
-                self._report(w, instruction, address, lanes, width, "reads")
+        if self._waves > 1 and self._meets(w, Access(instruction, places, writes=False)):
+            self._report(w, instruction, address, lanes, width, "reads")
 
     def local_store(self, w, instruction: Decoded, address: np.ndarray, lanes, width: int, words) -> None:
-        places = self._places(w, instruction, address, lanes, width)
+        places = self._places(w, address, lanes, width)
         if places is None:
             return
-        cell, wave = places
-        self._ever.reshape(-1)[cell] = True
-        if self._waves > 1:
-            self._touched.reshape(-1)[cell * (2 * self._columns) + wave] = self._numbers[instruction]
-            meet = np.count_nonzero(self._both[cell] & self._others[wave])
-            if meet and not self.notes.has("race", instruction):
-                lost = self._lost(w, instruction, address, lanes, width, words)
-                self._report(w, instruction, address, lanes, width, "writes", lost)
+        self._mark_written(places, self._groups_of(w))
+        met = self._waves > 1 and self._meets(w, Access(instruction, places, writes=True))
+        if met and not self.notes.has("race", instruction):
+            lost = self._lost(w, instruction, address, lanes, width, words)
+            self._report(w, instruction, address, lanes, width, "writes", lost)
 
     def local_atomic(self, w, instruction: Decoded, address: np.ndarray, lanes, width: int) -> None:
-        places = self._places(w, instruction, address, lanes, width)
+        places = self._places(w, address, lanes, width)
         if places is not None:
-            self._ever.reshape(-1)[places[0]] = True
+            self._mark_written(places, self._groups_of(w))
 
     def barrier(self, groups: np.ndarray) -> None:
         """Forget what these workgroups did before."""
         everyone = groups.all()
         if self._alike and not everyone:
             self._part()
-        low, high = self._low // self._unit, -(-self._high // self._unit)
-        self._touched[slice(None) if everyone else groups, low:high] = 0
+        self._intervals.barrier(groups)
+        if self._applied[groups].any():
+            low, high = self._low // self._unit, -(-self._high // self._unit)
+            self._touched[slice(None) if everyone else groups, low:high] = 0
+            self._applied[groups] = False
+
+    def _mark_written(self, places: Places, groups: slice) -> None:
+        if not places.common:
+            self._ever.reshape(-1)[places.cell] = True
+        elif not places.stored[groups].all():
+            self._ever.reshape(-1)[self._everywhere(places, groups).cell] = places.stored[groups] = True
+
+    # ---- who meets whom ----------------------------------------------------------------------------------------------
+
+    def _meets(self, w, access: Access) -> bool:
+        """Whether an access meets one of another wave since the barrier: a load one that wrote, a store any."""
+        groups = self._groups_of(w)
+        if self._intervals.repeat(groups, access):
+            if self._applied[groups].any():
+                self._apply(access, groups)
+            return False
+        self._catch_up()
+        cell, wave = self._apply(access, groups)
+        if access.writes:
+            met = np.count_nonzero(self._both[cell] & self._others[wave])
+        else:
+            met = np.count_nonzero(self._writers[2 * cell] & self._other_writers[wave])
+        if met:
+            self._intervals.lose(groups)
+        else:
+            self._intervals.learn(groups, access)
+        return bool(met)
+
+    def _catch_up(self) -> None:
+        """Write into the cells what workgroups did since the barrier and only their intervals tell."""
+        for groups, accesses in self._intervals.accesses(~self._applied):
+            for access in accesses:
+                self._apply(access, groups)
+        self._applied[:] = True
+
+    def _apply(self, access: Access, groups: slice | np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Write an access of these workgroups into the cells; which, and of which wave."""
+        places = self._everywhere(access.places, groups)
+        column = places.wave if access.writes else self._columns + places.wave
+        self._touched.reshape(-1)[places.cell * (2 * self._columns) + column] = self._numbers[access.instruction]
+        return places.cell, places.wave
+
+    def _everywhere(self, places: Places, groups: slice | np.ndarray) -> Places:
+        """The cells of these workgroups; of one for all as long as all do the same."""
+        if not places.common or self._alike:
+            return places
+        first = np.arange(self._groups)[groups] * self._touched.shape[1]
+        return Places(first.reshape(-1, *[1] * places.cell.ndim) + places.cell, places.wave)
 
     # ---- cells -------------------------------------------------------------------------------------------------------
 
-    def _places(self, w, instruction: Decoded, address: np.ndarray, lanes, width: int):
-        """Like `_find`; what an instruction found in one turn of a loop mostly holds for the next ones too."""
-        if lanes is not None:
-            return self._find(w, address, lanes, width)
-        key = instruction, w.window.start, int(address[0, 0])
-        known = self._known.get(key)
-        if known is not None and np.array_equal(known[0], address):
-            return known[1]
-        places = self._find(w, address, None, width)
-        if len(self._known) * address.nbytes < _KEPT:
-            self._known[key] = address, places
-        return places
+    def _groups_of(self, w) -> slice:
+        """The workgroups of the window."""
+        return slice(None) if self._alike else slice(w.window.start // self._waves, -(-w.window.stop // self._waves))
 
-    def _find(self, w, address: np.ndarray, lanes, width: int) -> tuple[np.ndarray, np.ndarray] | None:
-        """The cells of the lanes that are on and in range, and their waves; None: there is no such lane."""
+    def _places(self, w, address: np.ndarray, lanes, width: int) -> Places | None:
+        """The cells of the lanes that are on and in range; None: there is no such lane."""
+        pattern = w.lds.pattern(address) if lanes is None else None
+        if pattern is None or int(pattern.place.min()) < 0 or int(pattern.place.max()) + width > self._size:
+            return self._find(w, address, lanes, width)
+        if self._alike and w.size < self._groups * self._waves:
+            self._part()
+        if (pattern, width) not in self._common:
+            self._common[pattern, width] = self._of_pattern(pattern.place, width)
+        return self._common[pattern, width]
+
+    def _of_pattern(self, place: np.ndarray, width: int) -> Places:
+        cell, wave = self._cells(place, np.zeros((1, 1), np.int64), np.arange(self._waves)[:, None], width)
+        return Places(cell, wave, common=True, stored=np.zeros(self._groups, bool))
+
+    def _cells(self, address: np.ndarray, group: np.ndarray, wave: np.ndarray, width: int):
+        """The cells at these addresses of a workgroup, along a last axis if several, and their waves."""
+        self._low, self._high = min(self._low, int(address.min())), max(self._high, int(address.max()) + width)
+        if int(np.bitwise_or.reduce(address, axis=None)) & (self._unit - 1):
+            self._split()
+        cell = address // self._unit + group * self._touched.shape[1]
+        several = width // self._unit
+        return (cell[..., None] + np.arange(several), wave[..., None]) if several > 1 else (cell, wave)
+
+    def _find(self, w, address: np.ndarray, lanes, width: int) -> Places | None:
         first, last = w.window.start, w.window.stop
         if self._alike:
             address, lanes = self._of_one(w, address, lanes)
@@ -119,21 +182,12 @@ class Races(Watcher):
                 first, last = 0, self._waves
         number = np.arange(first, last)[:, None]
         group, wave = number // self._waves, number % self._waves
-        low, high = int(address.min()), int(address.max()) + width
-        if lanes is not None or low < 0 or high > self._size:
+        if lanes is not None or int(address.min()) < 0 or int(address.max()) + width > self._size:
             lanes = _inside(address, lanes, width, self._size)
             if not lanes.any():
                 return None
             address, group, wave = (np.broadcast_to(a, lanes.shape)[lanes] for a in (address, group, wave))
-            low, high = int(address.min()), int(address.max()) + width
-        self._low, self._high = min(self._low, low), max(self._high, high)
-        if int(np.bitwise_or.reduce(address, axis=None)) & (self._unit - 1):
-            self._split()
-        cell = address // self._unit + group * self._touched.shape[1]
-        several = width // self._unit
-        if several > 1:
-            return cell[..., None] + np.arange(several), wave[..., None]
-        return cell, wave
+        return Places(*self._cells(address, group, wave, width))
 
     def _of_one(self, w, address: np.ndarray, lanes) -> tuple[np.ndarray, np.ndarray | None]:
         """What the first workgroup does if all do the same; otherwise they part here."""
@@ -158,7 +212,11 @@ class Races(Watcher):
         self._take(np.repeat(self._touched, self._groups, axis=0))
 
     def _split(self) -> None:
-        """An access lies across cells: go on with cells of one byte."""
+        """An access lies across cells: go on with cells of one byte, and with what they tell."""
+        self._catch_up()
+        self._intervals = Intervals(self._groups)
+        self._intervals.lose(slice(None))
+        self._common = {}
         self._ever = np.repeat(self._ever, self._unit, axis=1)
         touched, self._unit = np.repeat(self._touched, self._unit, axis=1), 1
         self._take(touched)

@@ -1,0 +1,98 @@
+"""What workgroups did to LDS since their last barrier, so that what was harmless once is not looked at again.
+
+A loop does the same between its barriers in every turn, and so do all workgroups. Whether an access meets another
+wave's depends on nothing but the accesses of its workgroup since the barrier: where these are the same, so is the
+answer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from gfxlab.simulator.core.program import Decoded
+
+_UNKNOWN = -1
+_MOST = 100_000  # states
+
+
+@dataclass(eq=False)
+class Places:
+    """The cells that an access touches, and the wave of each, broadcasting to one shape.
+
+    common: all waves of every workgroup do this; cells count from the first of a workgroup, and the same access will
+    get this very object again. stored: for which workgroups it was marked as written, bool [workgroup], if common.
+    """
+
+    cell: np.ndarray
+    wave: np.ndarray
+    common: bool = False
+    stored: np.ndarray = field(default_factory=lambda: np.zeros(0, bool))
+
+
+@dataclass(frozen=True)
+class Access:
+    """One instruction's access to LDS."""
+
+    instruction: Decoded
+    places: Places
+    writes: bool
+
+
+class Intervals:
+    """For each workgroup a state: what it did since its last barrier, as far as that is known to be harmless.
+
+    States are numbers: 0 after a barrier, each other one a step from the one before it.
+    """
+
+    def __init__(self, groups: int):
+        self._states = np.zeros(groups, np.int64)
+        self._next: dict[tuple[int, Decoded, int], int] = {}
+        self._steps: list[tuple[int, Access | None]] = [(_UNKNOWN, None)]
+
+    def repeat(self, groups: slice, access: Access) -> bool:
+        """Go on with an access that these workgroups, or others, did before after the same ones; False: nobody did."""
+        following = self._next.get(_step(self._common(groups), access))
+        if following is None:
+            return False
+        self._states[groups] = following
+        return True
+
+    def learn(self, groups: slice, access: Access) -> None:
+        """This access of these workgroups met nobody."""
+        state = self._common(groups)
+        if state == _UNKNOWN or not access.places.common or len(self._steps) == _MOST:
+            return self.lose(groups)
+        following = self._next[_step(state, access)] = len(self._steps)
+        self._steps.append((state, access))
+        self._states[groups] = following
+
+    def lose(self, groups: slice) -> None:
+        """These workgroups did what is not known to be harmless."""
+        self._states[groups] = _UNKNOWN
+
+    def barrier(self, groups: np.ndarray) -> None:
+        """These workgroups, bool [workgroup], begin anew."""
+        self._states[groups] = 0
+
+    def accesses(self, groups: np.ndarray) -> list[tuple[np.ndarray, list[Access]]]:
+        """What these workgroups, bool [workgroup], did since the barrier: numbers of workgroups, accesses in order."""
+        states = [int(state) for state in np.unique(self._states[groups]) if state > 0]
+        return [(np.flatnonzero(groups & (self._states == state)), self._path(state)) for state in states]
+
+    def _path(self, state: int) -> list[Access]:
+        path = []
+        while state > 0:
+            state, access = self._steps[state]
+            path.append(access)
+        return path[::-1]
+
+    def _common(self, groups: slice) -> int:
+        states = self._states[groups]
+        first = int(states[0])
+        return first if (states == first).all() else _UNKNOWN
+
+
+def _step(state: int, access: Access) -> tuple[int, Decoded, int]:
+    return state, access.instruction, id(access.places)
