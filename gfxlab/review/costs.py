@@ -38,9 +38,14 @@ def of_run(run: Run, report: AmdReport, pieces: Pieces) -> Iterator[Finding]:
     yield from _occupancy(run, report)
     yield from _idle(run)
     for tensor, (asked, least) in run.loads.tensors.items():
-        if least > _SMALL and asked > _AGAIN * least:
+        if least > _SMALL and asked > _AGAIN * least and not _shared(run, tensor, pieces):
             evidence = f"{tensor}: each byte is loaded {asked / least:.3g} times."
             yield Finding("again", name, evidence, *pieces.most_loaded(tensor))
+
+
+def _shared(run: Run, tensor: str, pieces: Pieces) -> bool:
+    """Whether tiles of a product share their operand: then only what one program loads again is a loss."""
+    return bool(run.by_kind.get("matrix")) and pieces.times(tensor) <= _AGAIN
 
 
 def _most(run: Run, cost: Callable[[Line], float]) -> Place:

@@ -94,7 +94,11 @@ KINDS: dict[str, Kind] = {  # worst first: this is the order of the page
         "01 Vector add",
     ),
     "banks": Kind(
-        COST, "Bank conflicts", "Choose another layout or width of the block; pad the row.", "05 Matmul, rung 4"
+        COST,
+        "Bank conflicts",
+        "Choose another layout or width of the block, pad the row; for an operand of tl.dot, let the pointers exchange "
+        "the axes instead of tl.trans, or take another num_stages.",
+        "05 Matmul, rung 4",
     ),
     "spills": Kind(COST, "Registers spill", "Take smaller blocks or more num_warps.", "05 Matmul"),
     "occupancy": Kind(COST, "Few waves a SIMD", "Use fewer registers or less LDS: smaller blocks, fewer num_stages."),

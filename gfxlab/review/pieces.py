@@ -50,6 +50,12 @@ class Pieces:
         lines = self._seen.loaded.get(tensor)
         return lines.most_common(1)[0][0] if lines else ("", 0)
 
+    def times(self, tensor: str) -> float:
+        """How often a program loads each byte that it loads of a tensor."""
+        pieces = np.concatenate(self._seen.read.get(tensor) or [np.zeros((3, 1), np.int64)], axis=1)
+        asked, own = ((found[2] - found[1]).sum() for found in (pieces, np.unique(pieces, axis=1)))
+        return float(asked / max(1, own))
+
     @cached_property
     def _seen(self) -> _Waves:
         seen = _Waves()
@@ -65,6 +71,7 @@ class _Waves(Watcher):
     def __init__(self) -> None:
         self.events: dict[tuple[str, int, str], list[np.ndarray]] = defaultdict(list)
         self.loaded: dict[str, Counter[Place]] = defaultdict(Counter)
+        self.read: dict[str, list[np.ndarray]] = defaultdict(list)  # of a tensor: program, first byte, end
         self._turns: Counter[tuple[int, int]] = Counter()
 
     def load(self, w, instruction, region, offset, lanes, width) -> None:
@@ -89,7 +96,10 @@ class _Waves(Watcher):
         step = np.full(start.shape, instruction.index)
         self.events[*place, kind].append(np.stack([owner[on], lane[on], step, start, start + width]))
         if kind == "global load":
-            self.loaded[region.span_at(int(offset[on][0])).name][place] += width * start.size
+            name = region.span_at(int(offset[on][0])).name
+            self.loaded[name][place] += width * start.size
+            whose = np.broadcast_to(program[w.window][:, None], offset.shape)[on]
+            self.read[name].append(np.stack([whose, start, start + width]))
 
     def _turn(self, index: int, wave: int) -> int:
         self._turns[index, wave] += 1

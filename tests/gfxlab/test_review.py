@@ -327,6 +327,37 @@ def test_a_tile_taken_across_its_rows_is_scattered_though_it_is_taken_whole(gfxl
     assert [(one["kind"], one["line"]) for one in found] == [("uncoalesced", 8)]
 
 
+AGAIN = """
+@triton.jit
+def passes_kernel(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    offs = tl.arange(0, BLOCK)
+    total = tl.zeros((BLOCK,), tl.float32)
+    for turn in range(3):
+        for at in range(0, n, BLOCK):
+            total += tl.load(x_ptr + at + offs)
+    tl.store(y_ptr + offs, total)
+passes_kernel[(1,)](torch.ones(1 << 15, device="cuda"), torch.empty(1024, device="cuda"), 1 << 15, BLOCK=1024)
+
+@triton.jit
+def product_kernel(a_ptr, b_ptr, c_ptr, N: tl.constexpr, BLOCK: tl.constexpr):
+    m = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    n = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    total = tl.zeros((BLOCK, BLOCK), tl.float32)
+    for at in range(0, N, BLOCK):
+        k = at + tl.arange(0, BLOCK)
+        total += tl.dot(tl.load(a_ptr + m[:, None] * N + k[None, :]), tl.load(b_ptr + k[:, None] * N + n[None, :]))
+    tl.store(c_ptr + m[:, None] * N + n[None, :], total)
+a = torch.ones(192, 192, device="cuda", dtype=torch.float16)
+product_kernel[(3, 3)](a, a.clone(), torch.empty(192, 192, device="cuda"), N=192, BLOCK=64)
+"""
+
+
+def test_bytes_that_one_program_reads_again_cost_and_shared_tiles_do_not(gfxlab, tmp_path):
+    _, found, _ = _reviewed(gfxlab, tmp_path / "again.py", AGAIN)
+    assert [(one["kind"], one["line"]) for one in found if one["kind"] == "again"] == [("again", 10)]
+    assert "x_ptr: each byte is loaded 3 times" in found[0]["evidence"]
+
+
 CROWDED = """
 @triton.jit
 def crowded_kernel(x_ptr, y_ptr, N: tl.constexpr):

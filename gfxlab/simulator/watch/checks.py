@@ -1,6 +1,6 @@
 """What a launch does wrong although every access stays inside the tensors. Each finding is one sentence of `Run.notes`.
 
-- An access that is not aligned to its elements, nor to 4 bytes.
+- An access that is aligned neither to the elements of its tensor nor to 4 bytes; of atomics, one not to 4 bytes.
 - Two programs store different values to one element: the last wins, and which is last nobody knows.  Equal values do
   no harm and are not reported.  A program that has made an atomic access before may hold a lock: it is believed.
 - Of tensors named as outputs: elements that are read before they are written, and elements never written.
@@ -131,7 +131,8 @@ class Checks(Watcher):
         return self._storers[region]
 
     def _check_alignment(self, w, instruction, region: Region, offset, lanes, width: int, does: str) -> None:
-        unit = min(width, 4)
+        # whole elements side by side may be taken as one: global memory of HSA is in unaligned mode, but for atomics
+        unit = min(width, 4, *((region.unit,) if does != "updates" else ()))
         if unit == 1 or not (np.bitwise_or.reduce(_chosen(offset, lanes), axis=None) | region.base) & (unit - 1):
             return
         address = offset + region.base

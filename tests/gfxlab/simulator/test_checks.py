@@ -196,6 +196,7 @@ def test_misaligned_accesses():
         # 7
         global_load_dword v2, v1, s[4:5] offset:{offset}"""
     assert launch(code.format(offset=4), torch.zeros(128)).wrong == ()
+    assert launch(code.format(offset=6), torch.zeros(256, dtype=torch.float16)).wrong == ()  # two elements as one
     (note,) = launch(code.format(offset=6), torch.zeros(128)).wrong
     assert note.startswith("lane 0 of wave 0 of program 0 loads 4 bytes at address 0x")
     assert "(element 1 of t0), which is no multiple of 4 (64 lanes) (line 7), by" in note
