@@ -57,6 +57,12 @@ class Facts:
         """The first wrong case run again."""
         return self.probe(self.wrong[0])
 
+    @cached_property
+    def fault(self) -> FaultSeen | None:
+        """The access that went astray, a store before a load."""
+        seen = [fault for run in self.telling if run.seen for fault in run.seen.faults]
+        return next((fault for fault in seen if fault.kind != "load"), seen[0] if seen else None)
+
     def argument(self, position: int) -> str:
         names = self.exercise.arguments
         return names[position] if position < len(names) else f"number {position + 1}"
@@ -228,12 +234,18 @@ def missing_parentheses(facts: Facts) -> Diagnosis | None:
 
 
 def suspects(facts: Facts) -> Diagnosis | None:
+    """Not where a case is wrong for its accesses alone: what went astray there comes first."""
+    if any(run.values_right and run.seen.faults for run in facts.telling) and faults(facts).code in _UNMASKED:
+        return None
     near = [run for run in facts.wrong if not _is_far(run)]
     for suspect in facts.exercise.suspects:
         found = [_reproduces(suspect.formula, run) for run in near]
         if all(found) and _SAME_AND_WRONG in found:
             return Diagnosis(suspect.code, suspect.sentence)
     return None
+
+
+_UNMASKED = ("missing-load-mask", "missing-store-mask")
 
 
 def _is_far(run: CaseRun) -> bool:
@@ -265,11 +277,9 @@ def _reproduces(formula: Callable[..., Any], run: CaseRun) -> int:
 
 
 def faults(facts: Facts) -> Diagnosis | None:
-    seen = [fault for run in facts.telling if run.seen for fault in run.seen.faults]
-    stores = [fault for fault in seen if fault.kind != "load"]
-    if not seen:
+    fault = facts.fault
+    if fault is None:
         return None
-    fault = (stores or seen)[0]
     about = {"program": format_program(fault.program), "tensor": fault.tensor, "line": fault.line}
     if fault.first_element <= -(1 << 28) or (fault.first_element >= 0 and all(map(_is_far, facts.failing))):
         return diagnosis("missing-int64", element=fault.first_element, **about)

@@ -24,6 +24,7 @@ from course_lab.authoring.exercise import Case, Exercise, UnknownPick
 from course_lab.authoring.far_rows import is_spread
 from course_lab.authoring.patient import Look
 from course_lab.check import (
+    addresses,
     alike,
     answer,
     client,
@@ -52,7 +53,7 @@ from course_lab.check.idle import idle_remark
 from course_lab.check.own_kernels import right_answers
 from course_lab.check.protocol import Job, clean
 from course_lab.check.report import Card, CaseResult, ExerciseFailed, Report, case_result, excerpt, shorten, shown_error
-from course_lab.check.sentences import Diagnosis, diagnosis, plain_exception, with_place
+from course_lab.check.sentences import Diagnosis, diagnosis, plain_exception, with_place, without_question
 from course_lab.check.verdict import CaseRun, fresh, is_plain
 from gfxlab import engines
 
@@ -237,6 +238,8 @@ def _explained(facts: Facts, found: Diagnosis, code: str, given: Given, tell: _T
     """`found`, or where no rule is certain what is behind it: a known mistake, a machine's, a size, its place."""
     if found.code not in counterfactual.DOUBTFUL:
         return found
+    if clue := _clue(facts, found, given):
+        return clue
     search = ThreadPoolExecutor(1)  # beside the comparison: each runs in a child of its own
     try:
         place = search.submit(_place, facts, found, code, given)
@@ -249,11 +252,40 @@ def _explained(facts: Facts, found: Diagnosis, code: str, given: Given, tell: _T
             return with_place(found, place.result())
     finally:
         search.shutdown(wait=False, cancel_futures=True)
+    if found.code == "mask-too-wide" and _right_offsets(facts, given):
+        return with_place(
+            without_question(found), "The offsets there are right: look at the bounds of the mask, and at the grid."
+        )
     if found.code not in alike.VAGUE:
         return found
     if part := _wrong_part(facts):
         found = diagnosis("partly-wrong", part=part) if found.code == "unknown" else with_place(found, part)
     return Diagnosis(found.code, f"{found.sentence} {where(facts)}".rstrip())
+
+
+def _clue(facts: Facts, found: Diagnosis, given: Given) -> Diagnosis | None:
+    """What stands in the wrong place in an address, or what a mask does not look at, read from the text alone."""
+    if given.solution is None:
+        return None
+    astray = facts.fault
+    if (
+        found.code == "mask-too-wide"
+        and astray
+        and (about := addresses.unasked(facts.tree, given.solution, astray.line))
+    ):
+        return with_place(without_question(found), about)
+    clue = addresses.clue(facts.tree, given.solution, (astray.tensor,) if astray else ())
+    if clue is None:
+        return None
+    if found.code in alike.VAGUE:
+        return Diagnosis(clue.code, clue.sentence)
+    return with_place(without_question(found), clue.sentence)
+
+
+def _right_offsets(facts: Facts, given: Given) -> bool:
+    astray = facts.fault
+    known = given.solution is not None and astray is not None
+    return known and addresses.has_right_offsets(facts.tree, given.solution, astray.line)
 
 
 def _wrong_part(facts: Facts) -> str:

@@ -316,6 +316,14 @@ def diagnosis(code: str, **fields: Any) -> Diagnosis:
     return Diagnosis(code, SENTENCES[code].format(**fields))
 
 
+def without_question(found: Diagnosis) -> Diagnosis:
+    """What was found, without asking for what is known by now: the mask, or the offsets?"""
+    text = found.sentence
+    for question in (MASK_TOO_WIDE["mask"], "Look at how its offsets are computed.", "Which number says how far?"):
+        text = text.replace(question, "").rstrip()
+    return Diagnosis(found.code, text)
+
+
 def with_place(found: Diagnosis, place: str) -> Diagnosis:
     """What was found, and in which place; the place alone where nothing else is known."""
     return (

@@ -1,0 +1,358 @@
+"""Compare the addresses of an answer with the solution's, as sums of products: which stride or size stands in the wrong
+place?
+
+An address is followed back through the kernel's assignments to what it is made of: arguments, program numbers, aranges,
+turns of a loop, numbers that were loaded.  Two addresses whose products differ in one of these each differ by a mistake
+that can be named; what differs in any other way may be right, and nothing is said.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+
+from course_lab.authoring.operators.source import is_pointer, is_stride
+from course_lab.check import answer
+
+Atom = tuple[str, ...]  # ("argument", name), ("loaded", tensor), ("program", axis), or what cannot be taken apart
+Product = tuple[Atom, ...]  # sorted
+Sum = Counter[Product]
+
+_ACCESSES = ("load", "store", "atomic_add", "atomic_max", "atomic_min", "atomic_cas", "atomic_xchg")
+_SAME_VALUE = ("to", "cast", "expand_dims", "broadcast_to", "max_contiguous", "multiple_of", "reshape", "view")
+_LONGEST = 64  # products of a sum
+
+
+@dataclass(frozen=True)
+class Access:
+    """A load or a store: the tensor's name in its kernel, what the address adds up to, its line.
+
+    bounds: arguments of the kernel, no lengths of tiles, that its mask depends on.
+    """
+
+    tensor: str
+    address: Sum
+    line: int
+    bounds: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Clue:
+    """What stands where something else belongs, in one tensor's address.  code: the kind of mistake."""
+
+    code: str
+    sentence: str
+
+
+def clue(tree: ast.Module, solution: str, tensors: Collection[str] = ()) -> Clue | None:
+    """The one mistake in the answer's addresses that explains all that is different in them; None when there is none.
+
+    tensors: only their addresses, by their names in the kernel; none means all.
+    """
+    for access, right in _compared(tree, solution, tensors):
+        if found := _difference(access, right):
+            return found
+    return None
+
+
+def unasked(tree: ast.Module, solution: str, line: int) -> str:
+    """What the mask of an access whose offsets are the solution's does not look at; "" where there is no such thing."""
+    for access, right in _compared(tree, solution):
+        alike = [one for one in right if one.address == access.address]
+        if access.line == line and alike:
+            lost = sorted(frozenset.intersection(*(one.bounds for one in alike)) - access.bounds)
+            return f"The offsets there are right, and the mask does not look at {_listed(lost)}." if lost else ""
+    return ""
+
+
+def has_right_offsets(tree: ast.Module, solution: str, line: int) -> bool:
+    """Whether an access has the offsets of one of the solution's."""
+    found = [
+        access.address in [one.address for one in right]
+        for access, right in _compared(tree, solution)
+        if access.line == line
+    ]
+    return bool(found) and all(found)
+
+
+def _listed(names: list[str]) -> str:
+    return " and ".join(f"`{name}`" for name in names)
+
+
+def _compared(tree: ast.Module, solution: str, tensors: Collection[str] = ()) -> Iterator[tuple[Access, list[Access]]]:
+    """Each access, with the solution's to the same tensor, of kernels with a name and arguments of the solution's."""
+    known = answer.parse(solution)
+    if isinstance(known, answer.SyntaxProblem):
+        return
+    theirs = {function.name: function for function in _kernels(known)}
+    for function in _kernels(tree):
+        other = theirs.get(function.name)
+        if other is not None and _arguments(other) == _arguments(function):
+            right = list(accesses(other))
+            for access in accesses(function):
+                same = [one for one in right if one.tensor == access.tensor]
+                if same and (not tensors or access.tensor in tensors):
+                    yield access, same
+
+
+def _difference(access: Access, right: list[Access]) -> Clue | None:
+    candidates = [one.address for one in right]
+    if access.address in candidates:
+        return None
+    for address in candidates:
+        if twice := _twice(access.address, address):
+            where = f"In the address of `{access.tensor}` in line {access.line}"
+            return Clue("without-offset", f"{where}, what is multiplied by `{twice}` is counted twice.")
+    named = [_named(access.address, address) for address in candidates]
+    pairs = min((one for one in named if one), key=len, default=None)
+    return _said(access, pairs) if pairs else None
+
+
+def _twice(mine: Sum, theirs: Sum) -> str:
+    """The size or stride of a product that is counted once more than it should be; "" where more is different."""
+    extra = list((mine - theirs).elements())
+    if len(extra) != 1 or theirs - mine or extra[0] not in theirs:
+        return ""
+    return next((atom[1] for atom in extra[0] if atom[0] == "argument"), "")
+
+
+def _named(mine: Sum, theirs: Sum) -> dict[Atom, Atom]:
+    """What stands for what in every product that differs; {} where that is not all of the difference."""
+    extra, missing = list((mine - theirs).elements()), list((theirs - mine).elements())
+    found: dict[Atom, Atom] = {}
+    if len(extra) != len(missing):
+        return {}
+    for product in extra:
+        fitting = [(other, pair) for other in missing if (pair := _exchanged(product, other))]
+        fitting = [one for one in fitting if all(is_stride(atom[1]) for atom in one[1])] or fitting
+        if len(fitting) != 1:
+            return {}
+        other, (here, there) = fitting[0]
+        missing.remove(other)
+        found[here] = there
+    return found
+
+
+def _exchanged(mine: Product, theirs: Product) -> tuple[Atom, Atom] | None:
+    """The two factors in which the products differ, where both can be named and one is not the other's equal."""
+    here, there = Counter(mine) - Counter(theirs), Counter(theirs) - Counter(mine)
+    if here.total() != 1 or there.total() != 1:
+        return None
+    (one,), (other,) = here, there
+    kinds = {one[0], other[0]}
+    if not kinds <= {"argument", "loaded", "program"} or kinds == {"program"}:  # axes of the grid may be exchanged
+        return None
+    size_for_stride = one[0] == "argument" and not is_stride(one[1]) and other[0] == "argument" and is_stride(other[1])
+    return None if size_for_stride else (one, other)  # rows without gaps are as long as they lie apart
+
+
+def _said(access: Access, pairs: dict[Atom, Atom]) -> Clue:
+    here, there = next(iter(pairs.items()))
+    kinds = {atom[0] for atom in (here, there)}
+    strides = all(atom[0] == "argument" and is_stride(atom[1]) for atom in (here, there))
+    code = "other-stride" if strides else "other-size" if kinds == {"argument"} else "without-offset"
+    where = f"In the address of `{access.tensor}` in line {access.line}"
+    return Clue(code, f"{where}, {_words(here)} stands where {_words(there)} belongs.")
+
+
+def _words(atom: Atom) -> str:
+    kind, name = atom
+    return {
+        "argument": f"`{name}`",
+        "loaded": f"the number loaded from `{name}`",
+        "program": f"`tl.program_id({name})`",
+    }[kind]
+
+
+# ---- following a kernel ----------------------------------------------------------------------------------------------
+
+
+def _kernels(tree: ast.Module) -> list[ast.FunctionDef]:
+    return [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.decorator_list]
+
+
+def _arguments(function: ast.FunctionDef) -> list[str]:
+    return [argument.arg for argument in function.args.args]
+
+
+def accesses(kernel: ast.FunctionDef) -> Iterator[Access]:
+    """All loads and stores of a kernel whose address begins at one of its arguments."""
+    follower = _Follower(kernel)
+    follower.walk(kernel.body)
+    yield from follower.accesses
+
+
+class _Follower:
+    """What each name holds, statement by statement."""
+
+    def __init__(self, kernel: ast.FunctionDef) -> None:
+        self.held: dict[str, Sum] = {name: _one(("argument", name)) for name in _arguments(kernel)}
+        self.accesses: list[Access] = []
+        self._loops = 0
+        self._made_of = _made_of(kernel)
+        self._sizes = {one.arg for one in kernel.args.args if not is_pointer(one.arg) and not is_tile(one.arg)}
+
+    def walk(self, body: list[ast.stmt]) -> None:
+        for statement in body:
+            if isinstance(statement, ast.For):
+                self._loop(statement)
+                continue
+            for part in ast.iter_child_nodes(statement):
+                if isinstance(part, ast.expr):
+                    self._note(part)
+            self._assign(statement)
+            for name in ("body", "orelse"):
+                self.walk(getattr(statement, name, []))
+
+    def _loop(self, loop: ast.For) -> None:
+        self._note(loop.iter)
+        self._loops += 1
+        turn = _one(("turn", str(self._loops)))
+        call = loop.iter
+        if isinstance(loop.target, ast.Name) and isinstance(call, ast.Call):
+            start = self.sum_of(call.args[0]) if len(call.args) > 1 else Counter()
+            step = self.sum_of(call.args[2]) if len(call.args) > 2 else _number(1)
+            self.held[loop.target.id] = start + _product(turn, step)
+        self.walk(loop.body)
+
+    def _assign(self, statement: ast.stmt) -> None:
+        if isinstance(statement, ast.AugAssign) and isinstance(statement.target, ast.Name):
+            name, value = statement.target.id, self.sum_of(statement.value)
+            value = _product(value, _one(("turn", str(self._loops)))) if self._loops and not is_pointer(name) else value
+            known = self.held.get(name, _one(("unknown", name)))
+            self.held[name] = known + value if isinstance(statement.op, ast.Add) else _one(("unknown", name))
+        elif isinstance(statement, (ast.Assign, ast.AnnAssign)) and statement.value is not None:
+            targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+            for target in targets:
+                self._set(target, statement.value)
+
+    def _set(self, target: ast.expr, value: ast.expr) -> None:
+        if isinstance(target, ast.Name):
+            self.held[target.id] = self.sum_of(value)
+        elif isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
+            for one, of in zip(target.elts, value.elts):
+                self._set(one, of)
+        else:
+            for node in ast.walk(target):
+                if isinstance(node, ast.Name):
+                    self.held[node.id] = _one(("unknown", node.id, str(node.lineno)))
+
+    def _note(self, expression: ast.expr) -> None:
+        for node in ast.walk(expression):
+            if isinstance(node, ast.Call) and _called(node) not in _SAME_VALUE:
+                access = _called(node) in _ACCESSES
+                for place in node.args[:1] if access else node.args:  # a function of the answer's may load from it
+                    address = self.sum_of(place)
+                    if (tensor := _pointer(address)) and (access or len(address) > 1):
+                        self.accesses.append(Access(tensor, address, node.lineno, self._bounds(node)))
+
+    def _bounds(self, call: ast.Call) -> frozenset[str]:
+        """Arguments that a mask depends on, by way of all assignments."""
+        mask = next((one.value for one in call.keywords if one.arg == "mask"), None)
+        at = 1 if _called(call) == "load" else 2
+        mask = mask or (call.args[at] if len(call.args) > at and _called(call) in _ACCESSES else None)
+        seen: set[str] = set()
+        left = _names(mask) if mask is not None else set()
+        while left:
+            seen |= left
+            left = set().union(*(self._made_of.get(name, set()) for name in left)) - seen
+        return frozenset(name for name in seen & self._sizes)
+
+    def sum_of(self, node: ast.expr) -> Sum:
+        """What an expression adds up to."""
+        if isinstance(node, ast.Name):
+            return self.held.get(node.id, _one(("unknown", node.id)))
+        if isinstance(node, ast.Constant) and type(node.value) is int:
+            return _number(node.value)
+        if isinstance(node, ast.Subscript):  # [:, None]
+            return self.sum_of(node.value)
+        if isinstance(node, ast.BinOp):
+            return self._operation(node)
+        if isinstance(node, ast.Call):
+            return self._call(node)
+        return _one(("unknown", ast.dump(node)))
+
+    def _operation(self, node: ast.BinOp) -> Sum:
+        left, right = self.sum_of(node.left), self.sum_of(node.right)
+        if isinstance(node.op, ast.Add):
+            return left + right
+        if isinstance(node.op, ast.Sub):
+            return _less(left, right)
+        if isinstance(node.op, ast.Mult) and len(left) * len(right) <= _LONGEST:
+            return _product(left, right)
+        return _one((type(node.op).__name__, _text(left), _text(right)))
+
+    def _call(self, node: ast.Call) -> Sum:
+        name = _called(node)
+        if name == "program_id":
+            axis = node.args[0] if node.args else node.keywords[0].value if node.keywords else None
+            return _one(("program", str(getattr(axis, "value", "?"))))
+        if name == "load" and node.args:
+            return _one(("loaded", _pointer(self.sum_of(node.args[0])) or ast.dump(node)))
+        if name in _SAME_VALUE and isinstance(node.func, ast.Attribute):
+            method = not (isinstance(node.func.value, ast.Name) and node.func.value.id not in self.held)
+            inner = node.func.value if method else node.args[0] if node.args else node
+            return self.sum_of(inner) if inner is not node else _one(("unknown", ast.dump(node)))
+        return _one((name, *(_text(self.sum_of(argument)) for argument in node.args)))
+
+
+def _made_of(kernel: ast.FunctionDef) -> dict[str, set[str]]:
+    """The names in all values that each name is given; what is loaded is made of nothing."""
+    found: dict[str, set[str]] = {}
+    for node in ast.walk(kernel):
+        if isinstance(node, (ast.Assign, ast.AugAssign)):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            for name in set().union(*map(_names, targets)):
+                found.setdefault(name, set()).update(_names(node.value))
+        elif isinstance(node, ast.For):
+            for name in _names(node.target):
+                found.setdefault(name, set())  # where a loop ends is no bound of a block
+    return found
+
+
+def _names(node: ast.expr) -> set[str]:
+    return {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
+
+
+def is_tile(name: str) -> bool:
+    """Whether an argument is by its name the length of a tile."""
+    return name.startswith("BLOCK")
+
+
+def _called(node: ast.Call) -> str:
+    return node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+
+
+def _one(atom: Atom) -> Sum:
+    return Counter({(atom,): 1})
+
+
+def _number(value: int) -> Sum:
+    return Counter({(): value}) if value else Counter()
+
+
+def _less(left: Sum, right: Sum) -> Sum:
+    result = Counter(left)
+    result.subtract(right)
+    return Counter({product: count for product, count in result.items() if count})
+
+
+def _product(left: Sum, right: Sum) -> Sum:
+    result: Sum = Counter()
+    for one, count in left.items():
+        for other, times in right.items():
+            result[tuple(sorted(one + other))] += count * times
+    return Counter({product: count for product, count in result.items() if count})
+
+
+def _text(value: Sum) -> str:
+    return repr(sorted(value.items()))
+
+
+def _pointer(address: Sum) -> str:
+    """The argument at which an address begins; "" where that is none, or several."""
+    names = [product[0][1] for product in address if len(product) == 1 and product[0][0] == "argument"]
+    pointers = [name for name in names if is_pointer(name)]
+    return pointers[0] if len(pointers) == 1 else ""

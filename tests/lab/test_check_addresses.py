@@ -1,0 +1,85 @@
+"""Addresses compared as sums of products: what is named, and what is left alone because it may be right."""
+
+import ast
+
+import pytest
+
+from course_lab.check import addresses
+
+SOLUTION = """
+@triton.jit
+def copy_kernel(x_ptr, index_ptr, y_ptr, stride_xm, stride_xn, stride_ym, M, N, BLOCK: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    index = tl.load(index_ptr + row)
+    for start in range(0, N, BLOCK):
+        cols = start + tl.arange(0, BLOCK)
+        mask = (cols < N) & (row < M)
+        x = tl.load(x_ptr + index * stride_xm + cols * stride_xn, mask=mask)
+        tl.store(y_ptr + row * stride_ym + cols, x, mask=mask)
+"""
+X = "x_ptr + index * stride_xm + cols * stride_xn"
+LOOP = "for start in range(0, N, BLOCK):\n        cols = start + tl.arange(0, BLOCK)"
+
+
+def changed(*edits: tuple[str, str]) -> ast.Module:
+    code = SOLUTION
+    for old, new in edits:
+        assert old in code
+        code = code.replace(old, new)
+    return ast.parse(code)
+
+
+@pytest.mark.parametrize(
+    ("edits", "code", "words"),
+    [
+        ([("row * stride_ym", "row * stride_xm")], "other-stride", "`stride_xm` stands where `stride_ym` belongs"),
+        (
+            [("index * stride_xm + cols * stride_xn", "index * stride_xn + cols * stride_xm")],
+            "other-stride",
+            "`stride_xn` stands where `stride_xm` belongs",
+        ),
+        ([("index * stride_xm", "row * stride_xm")], "without-offset", "where the number loaded from `index_ptr`"),
+        ([("row * stride_ym", "2 * row * stride_ym")], "without-offset", "multiplied by `stride_ym` is counted twice"),
+        (
+            [("for start", "x_ptr += index * stride_ym\n    for start"), (X, "x_ptr + cols * stride_xn")],
+            "other-stride",
+            "`stride_ym` stands where `stride_xm` belongs",
+        ),
+    ],
+)
+def test_what_stands_where_something_else_belongs_is_named(edits, code, words):
+    found = addresses.clue(changed(*edits), SOLUTION)
+    assert found is not None
+    assert found.code == code
+    assert words in found.sentence
+
+
+@pytest.mark.parametrize(
+    "edits",
+    [
+        [],
+        [(LOOP, "for i in range(tl.cdiv(N, BLOCK)):\n        cols = i * BLOCK + tl.arange(0, BLOCK)")],
+        [(X, "(x_ptr + cols * stride_xn) + stride_xm * index")],
+        [("for start", "x_ptr += index * stride_xm\n    for start"), (X, "x_ptr + cols * stride_xn")],
+        [("row * stride_ym", "row * N")],  # rows without gaps
+        [("tl.program_id(0)", "tl.program_id(1)")],  # with another grid
+        [("copy_kernel", "my_kernel"), ("row * stride_ym", "row * stride_xm")],  # nothing to compare with
+    ],
+)
+def test_what_may_be_right_is_left_alone(edits):
+    assert addresses.clue(changed(*edits), SOLUTION) is None
+
+
+def test_only_the_tensors_that_are_asked_for():
+    wrong = changed(("row * stride_ym", "row * stride_xm"))
+    assert addresses.clue(wrong, SOLUTION, ("y_ptr",)) is not None
+    assert addresses.clue(wrong, SOLUTION, ("x_ptr",)) is None
+
+
+def test_a_mask_that_does_not_look_at_a_size():
+    store = SOLUTION[: SOLUTION.index("tl.store")].count("\n") + 1
+    one = changed(("(cols < N) & (row < M)", "cols < N"))
+    assert addresses.unasked(one, SOLUTION, store) == "The offsets there are right, and the mask does not look at `M`."
+    assert addresses.unasked(changed(), SOLUTION, store) == ""
+    assert addresses.has_right_offsets(changed(("row < M", "row <= M")), SOLUTION, store)
+    assert not addresses.has_right_offsets(changed(("row * stride_ym", "row * N")), SOLUTION, store)
