@@ -124,6 +124,9 @@ class Device(int):
         return hash(0)
 
 
+_BUS_BITS = 4096
+
+
 class _Utilities:
     def __init__(self, arch: str):
         limits, card = hardware.limits(arch), hardware.card(arch)
@@ -136,8 +139,8 @@ class _Utilities:
             "warpSize": limits.wave_size,
             "max_threads_per_sm": limits.wave_size * limits.waves_per_simd * limits.simds,
             "sm_clock_rate": 1_000_000,  # kHz: nothing here has a clock, but nobody may divide by zero
-            "mem_clock_rate": 1_000_000,
-            "mem_bus_width": 4096,
+            "mem_clock_rate": round(card.bandwidth * 8 / (2 * _BUS_BITS) / 1e3),  # kHz, so that Triton finds the peak
+            "mem_bus_width": _BUS_BITS,
             "cooperativeLaunch": True,
         }
 
@@ -174,6 +177,9 @@ class _Launcher:
         if enter is not None:
             enter(launch_metadata)
         if x * y * z > 0:
+            if len(args) != len(self._signature):
+                names = ", ".join(self._signature)
+                raise TypeError(f"{self._loaded.name} takes {names}: {len(self._signature)} arguments, not {len(args)}")
             given = dict(zip(self._signature, args, strict=True))
             values = arguments.of(self._signature, given)
             triton.runtime.driver.active.run(self._loaded, (int(x), int(y), int(z)), values, given)

@@ -35,7 +35,7 @@ from triton.runtime.interpreter import GridExecutor, InterpretedFunction, Interp
 from triton.runtime.jit import JITFunction
 
 from gfxlab.bound import Launch, bind, tensors
-from gfxlab.engine import combining, numerics, operators
+from gfxlab.engine import combining, device_library, numerics, operators
 from gfxlab.programs import format_program
 from gfxlab.strides import Strided
 from gfxlab.tracebacks import ShortTraceback
@@ -418,6 +418,7 @@ def _patched_language() -> Iterator[None]:
     scope = interpreter._patch_lang(probe)
     for name, function in _METHODS.items():
         scope.set_attr(tl.tensor, name, function)
+    device_library.patch(scope)
     try:
         yield
     finally:
@@ -549,6 +550,7 @@ def install() -> None:
     """Hook this process's interpreter (and repair its numbers); calling it again does nothing."""
     numerics.install()
     combining.install()
+    device_library.install()
     missing = []
     for owner, name, hooked in (
         (InterpreterBuilder, "create_masked_load", _hooked_load),

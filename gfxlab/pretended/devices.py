@@ -6,6 +6,7 @@ import contextlib
 import sys
 import types
 import uuid
+from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,7 +15,7 @@ import torch
 from gfxlab import hardware
 from gfxlab.engine.driver import Device, capability
 from gfxlab.pretended import absent, dispatch, generators, memory, pinned, streams, typed, watching
-from gfxlab.pretended.attaching import attached, index
+from gfxlab.pretended.attaching import CannotPretend, attached, index
 
 _ROCM = "7.2"
 
@@ -65,6 +66,9 @@ def _answers(arch: str) -> list[tuple[Any, str, Any]]:
         (torch.Tensor, "is_pinned", pinned.is_pinned),
         (torch.Tensor, "record_stream", lambda tensor, stream: None),
         (torch, "set_default_tensor_type", typed.set_default),
+        (torch.Tensor, "type", typed.converted),
+        (torch.cuda, "_cudart", cuda["cudart"]()),
+        (torch.cuda.profiler, "cudart", cuda["cudart"]),
         (memory, "capacity", hardware.card(arch).memory_gb << 30),
     ]
     return answers + [(torch._C, name, answer) for name, answer in _of_library().items()]
@@ -139,7 +143,29 @@ def _about(arch: str) -> dict[str, Any]:
         "is_current_stream_capturing": lambda: False,
         "device": streams.Device,
         "device_of": lambda tensor: streams.Device(),
+        "get_sync_debug_mode": lambda: 0,
+        "set_sync_debug_mode": _set_sync_debug_mode,
+        "cudart": _runtime,
     }
+
+
+def _set_sync_debug_mode(mode: int | str) -> None:
+    if mode not in (0, "default"):
+        raise CannotPretend(
+            f"torch.cuda.set_sync_debug_mode({mode!r}) looks for calls that wait for a real GPU; "
+            "on a pretended one everything is done at once"
+        )
+
+
+def _runtime() -> types.SimpleNamespace:
+    """torch.cuda.cudart(): the few functions of HIP's runtime that PyTorch hands on; 0 is hipSuccess."""
+    done = lambda *given: 0  # noqa: E731
+    names = ("cudaProfilerStart", "cudaProfilerStop", "cudaHostRegister", "cudaHostUnregister", "cudaDeviceSynchronize")
+    return types.SimpleNamespace(
+        **dict.fromkeys(names, done),
+        cudaMemGetInfo=lambda device=None: torch.cuda.mem_get_info(device),
+        cudaError=types.SimpleNamespace(success=0),
+    )
 
 
 def _memory(arch: str) -> dict[str, Any]:
@@ -157,6 +183,7 @@ def _memory(arch: str) -> dict[str, Any]:
         ),
         "empty_cache": lambda: None,
         "memory_stats": lambda device=None: memory.statistics(),
+        "host_memory_stats": lambda: defaultdict(int),
         "reset_accumulated_memory_stats": lambda device=None: None,
         "memory_summary": lambda device=None, abbreviated=False: f"{memory.allocated():,} bytes in use",
         "set_per_process_memory_fraction": lambda fraction, device=None: None,

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from gfxlab.pretended import attaching, cells, generators, measuring, memory, products
+from gfxlab.pretended import attaching, cells, collectives, generators, measuring, memory, products, softmaxes
 
 _aten = torch.ops.aten
 _libraries: list[torch.library.Library] = []
@@ -47,6 +47,8 @@ def install() -> None:
     attaching.install()
     everything = torch.library.Library("_", "IMPL")
     everything.fallback(_on_device, "CUDA")
+    for key in ("SparseCUDA", "SparseCsrCUDA"):
+        everything.fallback(_on_sparse, key)
     aten = torch.library.Library("aten", "IMPL")
     with warnings.catch_warnings():  # PyTorch warns that its own compositions are overridden
         warnings.simplefilter("ignore")
@@ -54,10 +56,15 @@ def install() -> None:
             aten.impl(op, partial(_on_device, op), "CUDA")
     for key in ("AutogradCUDA", "CUDA"):
         aten.impl("scaled_dot_product_attention", _attention, key)
+    aten.impl("_efficientzerotensor", partial(_on_device, _aten.zeros.default), "CUDA")  # a tensor without memory
     cells.install(aten)
     products.install(aten)
+    softmaxes.install(aten, _on_device)
+    for name in ("_use_cudnn_ctc_loss", "_use_miopen_ctc_loss"):
+        for overload in (name, f"{name}.Tensor"):
+            aten.impl(overload, lambda *given: False, "CUDA")
     torch.library._impls.difference_update(aten._op_impls)  # a library of the user's may register over these
-    _libraries.extend((everything, aten))
+    _libraries.extend((everything, aten, collectives.install(_on_device)))
 
 
 def _composed() -> Iterator[Any]:
@@ -93,6 +100,10 @@ def _attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False
     return _aten._scaled_dot_product_attention_math(
         query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa
     )[0]
+
+
+def _on_sparse(op: Any, *args: Any, **kwargs: Any) -> Any:
+    raise attaching.CannotPretend(f"{op._schema.name}: a sparse tensor cannot be pretended, only dense ones")
 
 
 def _on_device(op: Any, *args: Any, **kwargs: Any) -> Any:

@@ -19,6 +19,7 @@ _DTYPES = {
     "Bool": torch.bool,
 }
 _stock_default = torch.set_default_tensor_type
+_stock_type = torch.Tensor.type
 
 
 class _Kind(type):
@@ -50,3 +51,12 @@ def set_default(kind: Any) -> None:
         return
     torch.set_default_dtype(_DTYPES[short.removesuffix("Tensor")])
     torch.set_default_device("cuda")
+
+
+def converted(tensor: torch.Tensor, dtype: Any = None, non_blocking: bool = False, **options: Any) -> Any:
+    """torch.Tensor.type, which takes the device's classes too, and their names."""
+    name = dtype if isinstance(dtype, str) else f"{getattr(dtype, '__module__', '')}.{getattr(dtype, '__name__', '')}"
+    place, _, short = name.rpartition(".")
+    if place != "torch.cuda":
+        return _stock_type(tensor, dtype, non_blocking, **options)
+    return tensor.to("cuda", _DTYPES[short.removesuffix("Tensor")], non_blocking)

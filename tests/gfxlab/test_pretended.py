@@ -55,6 +55,60 @@ def test_a_script_for_a_gpu_runs_as_it_is(arch):
     assert not torch.cuda.is_available() and x.is_cuda and x.cpu().device.type == "cpu"  # what was made lives on
 
 
+@pytest.mark.parametrize("function", [torch.softmax, torch.log_softmax])
+def test_a_softmax_of_16_bits_into_32(function):
+    """On a device it is one operation, for which the CPU has no code."""
+    values, weights = torch.randn(3, 33, generator=torch.manual_seed(0)).half(), torch.randn(3, 33)
+    with pretend("gfx942"):
+        x = values.cuda().requires_grad_()
+        y = function(x, -1, dtype=torch.float32)
+        (y * weights.cuda()).sum().backward()
+        expected = values.float().requires_grad_()
+        wide = function(expected, -1)
+        (wide * weights).sum().backward()
+        torch.testing.assert_close(y.cpu(), wide)
+        torch.testing.assert_close(x.grad.cpu(), expected.grad.half(), rtol=1e-3, atol=1e-4)
+
+
+def test_what_only_a_gpu_build_of_pytorch_has():
+    with pretend("gfx942"):
+        x = torch.ones(3, device="cuda")
+        assert x.type(torch.cuda.HalfTensor).dtype == x.type("torch.cuda.HalfTensor").dtype == torch.float16
+        assert x.cpu().type(torch.cuda.FloatTensor).is_cuda and x.type() == "torch.cuda.FloatTensor"
+        assert (
+            torch.cuda.cudart().cudaMemGetInfo(0) == torch.cuda.mem_get_info() and torch.cuda.get_sync_debug_mode() == 0
+        )
+        torch.cuda.profiler.start()
+        with pytest.raises(CannotPretend, match="set_sync_debug_mode"):
+            torch.cuda.set_sync_debug_mode("error")
+        with pytest.raises(CannotPretend, match="a sparse tensor cannot be pretended"):
+            torch.sparse_coo_tensor(torch.tensor([[0]]), torch.ones(1), (2,), device="cuda")
+        given = (torch.tensor([[1, 2]]).cuda(), torch.tensor([5]), torch.tensor([2]))
+        assert torch.nn.functional.ctc_loss(torch.randn(5, 1, 4).log_softmax(-1).cuda(), *given).is_cuda
+        curvature = torch.func.hessian(lambda t: (t**3).sum())(x)
+        assert curvature.is_cuda and torch.equal(curvature.cpu(), 6 * torch.eye(3))
+        assert triton.testing.get_dram_gbps() == pytest.approx(5300, rel=0.01)  # AMD's data sheet of the MI300X
+
+
+def test_gloo_on_tensors_of_the_device(tmp_path):
+    with pretend("gfx942"):
+        torch.distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
+        try:
+            x, gathered = torch.full((3,), 2.0, device="cuda"), [torch.zeros(3, device="cuda")]
+            torch.distributed.all_reduce(x, async_op=True).wait()
+            torch.distributed.all_gather(gathered, x)
+            assert x.is_cuda and gathered[0].is_cuda and gathered[0].tolist() == [2.0] * 3
+        finally:
+            torch.distributed.destroy_process_group()
+
+
+def test_a_compiled_kernel_that_is_given_too_little_says_what_it_takes():
+    with pretend("gfx942"):
+        kernel = double_kernel.fn.warmup(torch.float32, torch.float32, 64, BLOCK=64, grid=(1,))
+        with pytest.raises(TypeError, match="double_kernel takes x_ptr, y_ptr, n, BLOCK: 4 arguments, not 2"):
+            kernel[(1, 1, 1)](torch.ones(64, device="cuda"), 64)
+
+
 def test_who_is_told_of_a_launch_is_who_pretends_now():
     told = ([], [])
     for runs in told:
