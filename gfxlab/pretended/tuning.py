@@ -56,7 +56,8 @@ def _bench(tuner: Autotuner, *args: Any, config: Any, **meta: Any) -> list[float
     times = found if isinstance(found, list | tuple) else [found]
     report = measure(counts[-1].run.compiled) if counts else None
     executed = sum(count.instructions for count in counts)
-    tuner.gfxlab_rows[config] = (report, executed, reasons[-1] if reasons else "")
+    rows = vars(tuner).setdefault("gfxlab_rows", {})  # a tuner of the user's own may run without `by_count`'s `run`
+    rows[config] = (report, executed, reasons[-1] if reasons else "")
     return [float(executed) if math.isnan(time) else time for time in times]
 
 
