@@ -171,6 +171,7 @@ class Executor:
     def _restart_clock(self) -> None:
         """A wave has ended, or other batches had their turn."""
         self._since, self._busy_since = time.monotonic(), None
+        self._worked_since = time.process_time()
         self._visits[:] = 0
         self._exits: exits.Exits | None = None
         self._prints: dict[int, int] = {}  # by block what `fingerprint` was
@@ -303,6 +304,8 @@ class Executor:
                 return
             if before == self._prints[block]:  # the same registers again
                 self._endless(code, rounds, "max_seconds")
+            if clock - self._worked_since < self._seconds:  # it may end yet: others may have kept the machine busy
+                return
             self._too_long(code, f"after {rounds}: the loop's condition never becomes false, or it takes long")
         if left is not None and _LONGEST < left < math.inf:
             self._too_long(code, f"yet: at this rate its loop takes {left / 60:,.0f} minutes more")

@@ -205,6 +205,47 @@ def test_a_long_loop_is_never_called_endless(arch, rows, columns, monkeypatch):
     assert x[0] == rows * columns + 1000
 
 
+@triton.jit
+def search_kernel(x_ptr, goal, B: tl.constexpr):
+    offs = tl.arange(0, B)
+    number, rounds = tl.load(x_ptr + offs), tl.zeros((B,), tl.int32)
+    while tl.sum((number == goal).to(tl.float32)) == 0:
+        number = (number * 1103515245 + 12345) & 0x7FFFFFFF
+        rounds += 1
+    tl.store(x_ptr + offs, rounds)
+
+
+class BusyMachine:
+    """A clock on a machine that others keep busy: a tenth of the time is this process's."""
+
+    def __init__(self):
+        self._worked = self._gone = 0.0
+
+    def process_time(self) -> float:
+        self._worked += 0.001
+        return self._worked
+
+    def monotonic(self) -> float:
+        self._gone += 0.01
+        return self._gone
+
+
+@pytest.mark.parametrize("rounds", [3200, 50_000])
+def test_a_search_whose_end_nobody_can_foresee_has_all_its_processor_time(rounds, monkeypatch):
+    monkeypatch.setattr("gfxlab.simulator.core.executor._ROUNDS", 500)
+    monkeypatch.setattr("gfxlab.simulator.core.executor.time", BusyMachine())
+    goal = 17
+    for _ in range(rounds):
+        goal = (goal * 1103515245 + 12345) & 0x7FFFFFFF
+    x = torch.full((64,), 17, dtype=torch.int32)
+    if rounds == 3200:
+        simulate(search_kernel, (1,), (x, goal, 64), num_warps=1, max_seconds=1.0, profile=False)
+        assert (x == rounds).all()
+    else:
+        with pytest.raises(SimulationError, match="the loop's condition never becomes false, or it takes long"):
+            simulate(search_kernel, (1,), (x, goal, 64), num_warps=1, max_seconds=1.0, profile=False)
+
+
 def test_a_loop_that_would_take_hours_says_how_long():
     with pytest.raises(
         SimulationError, match=r"has not ended yet: at this rate its loop takes [\d,]+ minutes more.*max"
