@@ -48,11 +48,20 @@ class Bytes:
 
     def place(self, offset: np.ndarray, width: int) -> Place | None:
         """Where `width` bytes at each offset lie; None: words of them are not aligned."""
-        common = int(np.bitwise_or.reduce(offset, axis=None)) | width | self._widest
+        unit = self._unit(int(np.bitwise_or.reduce(offset, axis=None)), width)
+        return Place(self._view(unit), offset >> (unit.bit_length() - 1), width // unit) if unit else None
+
+    def place_in_pieces(self, offset: np.ndarray, piece: np.ndarray, common: int, width: int) -> Place | None:
+        """The same of offsets in each piece, [piece, ...]. piece: where they begin. common: the bits that any has."""
+        unit = self._unit(common | int(np.bitwise_or.reduce(piece, axis=None)), width)
+        shift = unit.bit_length() - 1
+        return Place(self._view(unit), (offset >> shift) + (piece >> shift), width // unit) if unit else None
+
+    def _unit(self, common: int, width: int) -> int:
+        """Bytes of the widest elements that an access can be made of; 0: not even of words."""
+        common |= width | self._widest
         unit = common & -common
-        if unit < min(width, 4):
-            return None
-        return Place(self._view(unit), offset >> (unit.bit_length() - 1), width // unit)
+        return unit if unit >= min(width, 4) else 0
 
     def gather(self, offset: np.ndarray, width: int) -> list[np.ndarray]:
         """Read `width` bytes at each offset: one uint32 array a word of 4 bytes; narrower ones are not extended."""
@@ -342,7 +351,7 @@ class Pieces:
         active = w.mask if active is None else active
         place = self._whole(w, address, width, active)
         if place is not None:
-            return self._bytes.words_at(place)
+            return [word.reshape(w.size, -1) for word in self._bytes.words_at(place)]
         inside = self._inside(address, active, width)
         offset = np.where(inside, address, 0) + self.piece(w) * self._pitch
         return [np.where(inside, word, U32(0)) for word in self._bytes.gather(offset, width)]
@@ -352,7 +361,7 @@ class Pieces:
         active = w.mask if active is None else active
         place = self._whole(w, address, width, active)
         if place is not None:
-            self._bytes.put(place, [w.full(word) for word in words])
+            self._bytes.put(place, [w.full(word).reshape(place.index.shape) for word in words])
             return
         inside = self._inside(address, active, width)
         offset = w.full(address + self.piece(w) * self._pitch)
@@ -380,14 +389,14 @@ class Pattern:
     register: np.ndarray
     place: np.ndarray
     of_all: np.ndarray
-    _latest: tuple[tuple[int, ...], Place | None] | None = None
 
-    def of_groups(self, first: int, last: int, width: int, find: Callable[[], Place | None]) -> Place | None:
-        """What `find` gives; the latest is remembered, by these workgroups."""
-        key = first, last, width
-        if self._latest is None or self._latest[0] != key:
-            self._latest = key, find()
-        return self._latest[1]
+    def __post_init__(self) -> None:
+        self.low, self.high = int(self.place.min()), int(self.place.max())
+        self.common = int(np.bitwise_or.reduce(self.place, axis=None))  # bits that some place has
+
+    def inside(self, width: int, size: int) -> bool:
+        """Whether all of `width` bytes at each place lie in LDS."""
+        return self.low >= 0 and self.high + width <= size
 
 
 class LocalData(Pieces):
@@ -440,8 +449,12 @@ class LocalData(Pieces):
 
     def _whole(self, w, address: np.ndarray, width: int, active: np.ndarray | None) -> Place | None:
         pattern = None if active is not None else self.pattern(address)
-        find = lambda: super(LocalData, self)._whole(w, address, width, active)  # noqa: E731
-        return pattern.of_groups(w.window.start, w.window.stop, width, find) if pattern else find()
+        if pattern is None:
+            return super()._whole(w, address, width, active)
+        if not pattern.inside(width, self.size):
+            return None
+        group = np.arange(w.window.start, w.window.stop, w.waves_per_group)[:, None, None] // w.waves_per_group
+        return self._bytes.place_in_pieces(pattern.place, group * self._pitch, pattern.common, width)
 
     def barrier(self, w, groups: np.ndarray) -> None:
         """The waves of these workgroups have met: what they wrote before is there for all."""

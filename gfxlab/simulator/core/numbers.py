@@ -22,10 +22,10 @@ def fma32(a, b, c) -> np.ndarray:
     total = np.asarray(np.asarray(a, F64) * b + c)  # the product is exact: 24 + 24 bits
     rounded = total.astype(F32)
     # halfway between two float32 after a first rounding: the second one may go wrong
-    doubtful = (total.view(I64) & _HALFWAY_BITS) == _HALFWAY
+    doubtful = np.asarray((total.view(I64) & _HALFWAY_BITS) == _HALFWAY)
     small = np.abs(rounded) <= _SMALLEST_NORMAL
     if small.any() and (denormal := small & (total != 0)).any():
-        doubtful = np.where(denormal, _between_denormals(total), doubtful)
+        doubtful[denormal] = _between_denormals(total[denormal])
     if doubtful.any():
         a, b, c = (np.broadcast_to(np.asarray(x, F64), total.shape)[doubtful] for x in (a, b, c))
         rounded[doubtful] = _settle(a * b, c, total[doubtful])

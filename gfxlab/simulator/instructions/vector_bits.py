@@ -58,7 +58,7 @@ def _align(high, low, shift):
 
 
 def _choose(no, yes, mask):
-    """`yes` where the mask is set: by bits, since numpy guesses at each lane of `where` and is slow where that fails."""
+    """`yes` where the mask is set: by bits, for numpy guesses at each lane of `where` and is slow if that fails."""
     return ((no ^ yes) & np.negative(mask.astype(U32))) ^ no
 
 

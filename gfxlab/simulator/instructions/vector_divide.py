@@ -52,6 +52,12 @@ _DOUBLE = _Format(F64, U64, 52, scale=128, apart=768, tiny=53)
 _HALF = _Format(F16, U16, 10)
 
 
+def _at(odd: np.ndarray, shape: tuple[int, ...], *sources) -> tuple[np.ndarray, list[np.ndarray]]:
+    """The lanes that want more than the usual steps, bool of that shape, and the sources there."""
+    odd = np.broadcast_to(odd, shape)
+    return odd, [np.broadcast_to(source, shape)[odd] for source in sources]
+
+
 def _scale(form: _Format):
     safe = form.most // 2 - 3
 
@@ -60,9 +66,14 @@ def _scale(form: _Format):
         difference = top - bottom
         ordinary = (top > form.tiny) & (top < form.most) & (bottom > 0) & (bottom < form.most - 3)
         ordinary &= (difference < form.apart) & (difference > -safe)
+        shape = np.broadcast_shapes(np.shape(chosen), ordinary.shape)
+        marked = np.zeros(shape, bool)
         if ordinary.all():
-            return chosen, np.zeros(np.broadcast_shapes(np.shape(chosen), ordinary.shape), bool)
-        return _scale_extremes(form, *np.broadcast_arrays(chosen, denominator, numerator))
+            return chosen, marked
+        scaled = np.array(np.broadcast_to(chosen, shape))
+        odd, sources = _at(~ordinary, shape, chosen, denominator, numerator)
+        scaled[odd], marked[odd] = _scale_extremes(form, *sources)
+        return scaled, marked
 
     return compute
 
@@ -94,10 +105,12 @@ def _scale_extremes(form: _Format, chosen, denominator, numerator):
 
 def _last_step(a, b, c, scaled):
     """In float32: the guide's multiplication by 2 ** 32 is 2 ** 64 or 2 ** -64 on hardware, by the size of the sum."""
-    if not scaled.any():
-        return fma32(a, b, c)
-    factor = np.where(scaled, np.where(_SINGLE.exponent(c) > 127, 2.0**64, 2.0**-64), 1.0)
-    return fma32(a * factor, b, c * factor)  # exact in float64, so that the result is rounded once
+    result = np.array(fma32(a, b, c))
+    if scaled.any():
+        odd, (a, b, c) = _at(scaled, result.shape, a, b, c)
+        factor = np.where(_SINGLE.exponent(c) > 127, 2.0**64, 2.0**-64)
+        result[odd] = fma32(a * factor, b, c * factor)  # exact in float64, so that the result is rounded once
+    return result
 
 
 def _last_step_double(a, b, c, scaled):
@@ -119,11 +132,14 @@ def _fix(form: _Format):
 
     def compute(quotient, denominator, numerator):
         top, bottom = form.exponent(numerator), form.exponent(denominator)
-        normal = (top > 0) & (top < form.most) & (bottom > 0) & (bottom < form.most)
-        if (normal & (top - bottom <= form.most // 2)).all():
-            sign = (np.asarray(denominator).view(form.bits) ^ np.asarray(numerator).view(form.bits)) & sign_bit
-            return ((np.asarray(quotient).view(form.bits) & ~sign_bit) | sign).view(form.number)
-        return _fix_extremes(form, *np.broadcast_arrays(quotient, denominator, numerator))
+        ordinary = (top > 0) & (top < form.most) & (bottom > 0) & (bottom < form.most)
+        ordinary = ordinary & (top - bottom <= form.most // 2)
+        sign = (np.asarray(denominator).view(form.bits) ^ np.asarray(numerator).view(form.bits)) & sign_bit
+        result = np.asarray(((np.asarray(quotient).view(form.bits) & ~sign_bit) | sign).view(form.number))
+        if not ordinary.all():
+            odd, sources = _at(~ordinary, result.shape, quotient, denominator, numerator)
+            result[odd] = _fix_extremes(form, *sources)
+        return result
 
     return compute
 

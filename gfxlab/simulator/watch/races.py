@@ -153,7 +153,7 @@ class Races(Watcher):
     def _places(self, w, address: np.ndarray, lanes, width: int) -> Places | None:
         """The cells of the lanes that are on and in range; None: there is no such lane."""
         pattern = w.lds.pattern(address) if lanes is None else None
-        if pattern is None or int(pattern.place.min()) < 0 or int(pattern.place.max()) + width > self._size:
+        if pattern is None or not pattern.inside(width, self._size):
             return self._find(w, address, lanes, width)
         if self._alike and w.size < self._groups * self._waves:
             self._part()
