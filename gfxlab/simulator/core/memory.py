@@ -383,12 +383,11 @@ class Pieces:
 class Pattern:
     """The places in LDS that the waves of a workgroup name, where those of every workgroup do the same.
 
-    register: what they hold; place: int64 [wave of the workgroup, lane]. of_all: the same for every workgroup.
+    register: what they hold; place: int64 [wave of the workgroup, lane].
     """
 
     register: np.ndarray
     place: np.ndarray
-    of_all: np.ndarray
 
     def __post_init__(self) -> None:
         self.low, self.high = int(self.place.min()), int(self.place.max())
@@ -404,7 +403,6 @@ class LocalData(Pieces):
 
     def __init__(self, pieces: int, size: int):
         super().__init__(pieces, size)
-        self._pieces = pieces
         self._patterns: dict[tuple[object, int], Pattern] = {}
         self._pattern_of: dict[int, Pattern] = {}  # by the id of an array that `address` gave
         self._given: dict[tuple[Pattern, int], np.ndarray] = {}
@@ -427,21 +425,17 @@ class LocalData(Pieces):
         key = who, int(register[0, 0])
         pattern = self._patterns.get(key)
         if pattern is None and self._kept < _KEPT:
-            pattern = self._patterns[key] = self._new(by_group[0].copy(), offset)
+            first = by_group[0].copy()
+            pattern = self._patterns[key] = Pattern(first, (first + offset).astype(I64))
         if pattern is None or not (by_group == pattern.register).all():
             return (register + offset).astype(I64)
         given = self._given.get((pattern, groups))
         if given is None:
-            given = self._given[pattern, groups] = pattern.of_all[: len(register)]
+            given = self._given[pattern, groups] = (register + offset).astype(I64)
+            given.flags.writeable = False
+            self._kept += given.nbytes
             self._pattern_of[id(given)] = pattern
         return given
-
-    def _new(self, register: np.ndarray, offset: np.uint32) -> Pattern:
-        place = (register + offset).astype(I64)
-        of_all = np.tile(place, (self._pieces, 1))
-        of_all.flags.writeable = False
-        self._kept += of_all.nbytes
-        return Pattern(register, place, of_all)
 
     def pattern(self, address: np.ndarray) -> Pattern | None:
         """What all workgroups of the window have in common, if `address` is what the method of that name gave."""

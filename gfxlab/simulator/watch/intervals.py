@@ -78,7 +78,7 @@ class Intervals:
 
     def accesses(self, groups: np.ndarray) -> list[tuple[np.ndarray, list[Access]]]:
         """What these workgroups, bool [workgroup], did since the barrier: numbers of workgroups, accesses in order."""
-        states = [int(state) for state in np.unique(self._states[groups]) if state > 0]
+        states = set(self._states[groups].tolist()) - {0, _UNKNOWN}
         return [(np.flatnonzero(groups & (self._states == state)), self._path(state)) for state in states]
 
     def _path(self, state: int) -> list[Access]:

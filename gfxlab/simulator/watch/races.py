@@ -125,6 +125,8 @@ class Races(Watcher):
 
     def _catch_up(self) -> None:
         """Write into the cells what workgroups did since the barrier and only their intervals tell."""
+        if self._applied.all():
+            return
         for groups, accesses in self._intervals.accesses(~self._applied):
             for access in accesses:
                 self._apply(access, groups)
