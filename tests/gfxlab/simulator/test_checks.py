@@ -131,6 +131,53 @@ def test_a_barrier_that_one_program_passes_and_another_does_not():
     assert note.startswith("lane 0 of wave 0 of program 1 reads byte 256 of LDS (line 8), which wave 1 wrote (line 7)")
 
 
+# Five turns of a loop; at its end stands a barrier, which program `who` leaves out in turn `which`.
+TURNS = (
+    """
+    s_mov_b32 s6, 0
+    s_cmp_eq_u32 s2, {who}
+    s_cselect_b32 s7, {which}, 9
+    .LBB0_2:
+    """
+    + EXCHANGE.format(barrier="s_barrier")
+    + """
+    s_waitcnt lgkmcnt(0)
+    s_cmp_eq_u32 s6, s7
+    s_cbranch_scc1 .LBB0_1
+    s_barrier
+    .LBB0_1:
+    s_add_i32 s6, s6, 1
+    s_cmp_lt_u32 s6, 5
+    s_cbranch_scc1 .LBB0_2"""
+)
+
+
+@pytest.mark.parametrize("which", [0, 2, 3])
+def test_a_race_in_one_turn_of_a_loop_whose_others_are_known_to_be_harmless(which):
+    assert launch(TURNS.format(who=9, which=which), lds=512, waves=2, grid=4).wrong == ()
+    (note,) = launch(TURNS.format(who=2, which=which), lds=512, waves=2, grid=4).wrong
+    assert note.startswith("lane 0 of wave 0 of program 2 writes byte 0 of LDS (line 7), which wave 1 read (line 8)")
+
+
+def test_a_loop_moves_on_through_lds():
+    """The same instruction names other places in every turn: what was harmless there says nothing of these."""
+    code = """
+        v_lshlrev_b32 v1, 2, v0
+        s_mov_b32 s6, 0
+        .LBB0_1:
+        v_add_u32 v2, s6, v1
+        ds_write_b32 v2, v0
+        s_waitcnt lgkmcnt(0)
+        s_barrier
+        s_add_i32 s6, s6, {step}
+        s_cmp_lt_u32 s6, 0x800
+        s_cbranch_scc1 .LBB0_1
+        ds_read_b32 v3, v1 offset:0x600"""
+    assert launch(code.format(step=512), lds=2048, waves=2, grid=3).wrong == ()
+    (note,) = launch(code.format(step=1024), lds=2048, waves=2, grid=3).wrong
+    assert "reads byte 1536 of LDS before anybody wrote it" in note
+
+
 def test_atomics_in_lds_do_not_race():
     code = "v_mov_b32 v1, 0\nds_add_u32 v1, v0\nds_add_u32 v1, v0"
     assert launch(code, lds=64, waves=2).wrong == ()
