@@ -125,14 +125,15 @@ def _load_lse(lse_ptr, offs_m, seq_q):
 
 @triton.jit
 def _attend(
-    acc, row_max, row_sum, q, q_rows, k_ptr, v_ptr, stride_kn, stride_vn, keys_seen, seq_k, scale, slice_d, start, end,
-    HEAD_DIM: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_D: tl.constexpr, MASKED: tl.constexpr,
+    acc, row_max, row_sum, q, q_rows, k_ptr, v_ptr, stride_kn, stride_vn, seq_k, scale, slice_d, start, end,
+    CAUSAL: tl.constexpr, HEAD_DIM: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_D: tl.constexpr, MASKED: tl.constexpr,
 ):  # fmt: skip
     """Take keys start .. end into the running output, maximum (in units of log 2) and sum of each row."""
     for start_n in range(start, end, BLOCK_N):
         offs_n = start_n + tl.arange(0, BLOCK_N)
         scores = _products(q, q_rows, (k_ptr, stride_kn, offs_n, seq_k), HEAD_DIM, BLOCK_D, MASKED)
         if MASKED:
+            keys_seen = _keys_seen(q_rows[2], q_rows[3], seq_k, CAUSAL)
             scores = tl.where(offs_n[None, :] < keys_seen[:, None], scores * scale, -float("inf"))
             new_max = tl.maximum(row_max, tl.max(scores, axis=1))
             centre = tl.where(new_max == -float("inf"), 0.0, new_max)  # a row that saw nothing yet: -inf - -inf is NaN
@@ -166,16 +167,15 @@ def flash_attention_kernel(
     v_ptr += batch * stride_vb + q_head // GROUP * stride_vh
 
     offs_m = start_m + tl.arange(0, BLOCK_M)
-    keys_seen = _keys_seen(offs_m, seq_q, seq_k, CAUSAL)
     whole, end = _keys_of_tile(start_m, seq_q, seq_k, CAUSAL, BLOCK_M, BLOCK_N)
 
     q_rows = q_ptr, stride_qm, offs_m, seq_q
     q = _load_tile(*q_rows, 0, HEAD_DIM, BLOCK_D, True)
     row_max = tl.full((BLOCK_M,), -float("inf"), tl.float32)
     running = tl.zeros((BLOCK_M, BLOCK_D), tl.float32), row_max, tl.zeros((BLOCK_M,), tl.float32)
-    inputs = q, q_rows, k_ptr, v_ptr, stride_kn, stride_vn, keys_seen, seq_k, sm_scale * LOG2_E, slice_d
-    running = _attend(*running, *inputs, 0, whole, HEAD_DIM, BLOCK_N, BLOCK_D, False)
-    acc, row_max, row_sum = _attend(*running, *inputs, whole, end, HEAD_DIM, BLOCK_N, BLOCK_D, True)
+    inputs = q, q_rows, k_ptr, v_ptr, stride_kn, stride_vn, seq_k, sm_scale * LOG2_E, slice_d
+    running = _attend(*running, *inputs, 0, whole, CAUSAL, HEAD_DIM, BLOCK_N, BLOCK_D, False)
+    acc, row_max, row_sum = _attend(*running, *inputs, whole, end, CAUSAL, HEAD_DIM, BLOCK_N, BLOCK_D, True)
 
     safe_sum = tl.where(row_sum == 0.0, 1.0, row_sum)  # a row without a key: output 0, lse -inf
     _store_tile(o_ptr + head * seq_q * HEAD_DIM, acc / safe_sum[:, None], offs_m, seq_q, slice_d, HEAD_DIM, BLOCK_D)

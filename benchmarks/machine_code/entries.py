@@ -7,10 +7,12 @@ the reason why it stands.  Wave instructions, cache lines, registers and spills 
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -21,8 +23,12 @@ from benchmarks.machine_code.contests import ARCHS, COMPUTE_UNITS
 from benchmarks.machine_code.figures import figures_of
 from course_kernels import launch
 from course_kernels.attention import flash_attention_backward
+from course_kernels.rms_norm import rms_norm_backward
 from gfxlab.pretended import pretend
 from gfxlab.simulator.show.run import Run
+
+STORED = Path(__file__).with_name("entries.json")
+AS_IT_IS = "as it is"
 
 
 @dataclass(frozen=True)
@@ -35,56 +41,134 @@ class Entry:
     call: Callable[[], object]
 
 
-def _decode() -> object:
-    pages, table = [draw("cuda", 16, 16, 2, 64) for _ in range(2)], torch.arange(16, device="cuda").view(1, 16)
-    return ck.paged_decode_attention(draw("cuda", 1, 8, 64), *pages, table, torch.tensor([256], device="cuda"))
+def _decode(width: int = 64, heads: int = 8) -> object:
+    pages, table = [draw("cuda", 16, 16, 2, width) for _ in range(2)], torch.arange(16, device="cuda").view(1, 16)
+    return ck.paged_decode_attention(draw("cuda", 1, heads, width), *pages, table, torch.tensor([256], device="cuda"))
 
 
-def _gradients(width: int) -> object:
-    q, k, v, do = (draw("cuda", 1, 1, 256, width, scale=scale) for scale in (1.0, 0.5, 2.0, 0.25))
+def _gradients(width: int, dtype: torch.dtype = torch.bfloat16) -> object:
+    q, k, v, do = (draw("cuda", 1, 1, 256, width, dtype=dtype, scale=scale) for scale in (1.0, 0.5, 2.0, 0.25))
     lse = torch.zeros(1, 1, 256, device="cuda")
     return flash_attention_backward(do, q, k, v, do, lse, False, width**-0.5)
 
 
-def _attention(width: int) -> object:
-    return ck.flash_attention(*(draw("cuda", 1, 1, 512, width, scale=scale) for scale in (1.0, 0.5, 2.0)))
+def _attention(width: int, tokens: int = 512, dtype: torch.dtype = torch.bfloat16) -> object:
+    return ck.flash_attention(*(draw("cuda", 1, 1, tokens, width, dtype=dtype, scale=s) for s in (1.0, 0.5, 2.0)))
 
 
-def entries() -> list[Entry]:
-    """All that AMD's launches depend on."""
-    rms_norm, four = partial(_norm, ck.rms_norm), (512, 1024, None, 4096)
-    products = ((64, 64, 128),), ((128, 128, 256),), ((256, 128, 512),), None
-    narrow = (64, 64, 64, 256), (128, 32, 64, 256), (128, 64, 64, 512), None
-    wide = (64, 32, 128, 256), (128, 64, 128, 256), (128, 32, 128, 512), None
-    back = (32, 32, 64, 256), (64, 64, 64, 256), (128, 32, 64, 256), None
-    return [
-        Entry("elements_per_thread", (8, 16, None, 64), "rms_norm, 64 x 4096", partial(rms_norm, 64, 4096)),
-        Entry("tile", four, "silu_and_mul, 64 x 8192", lambda: ck.silu_and_mul(draw("cuda", 64, 8192))),
-        Entry("max_row", (4096, None), "rms_norm, 16 x 8192", partial(rms_norm, 16, 8192)),
-        Entry("dot_tiles", products, "matmul, 256 x 256 x 512", _product),
-        Entry("dot_bytes", (64, None, 256), "matmul, 256 x 256 x 512", _product),
-        Entry("weight_rows", (16, None, 64), "linear, 1 x 576 by 1536", _linear),
-        Entry("attention_tile", narrow, "attention, 512 x 64", partial(_attention, 64)),
-        Entry("attention_tile", wide, "attention, 512 x 128", partial(_attention, 128)),
-        Entry("attention_tile", back, "gradients of attention, 256 x 64", partial(_gradients, 64)),
-        Entry("keys_at_a_time", (16, 32, None), "paged decode, 256 keys, 8 / 2 heads of 64", _decode),
-    ]
+def _product(dtype: torch.dtype = torch.bfloat16) -> object:
+    return ck.matmul(draw("cuda", 256, 512, dtype=dtype), draw("cuda", 512, 256, dtype=dtype))
 
 
-def _product() -> object:
-    return ck.matmul(draw("cuda", 256, 512), draw("cuda", 512, 256))
+def _few_rows() -> object:
+    return ck.matmul(draw("cuda", 16, 2048), draw("cuda", 2048, 64))
 
 
-def _linear() -> object:
-    return ck.linear(draw("cuda", 1, 576), draw("cuda", 1536, 576))
+def _linear(rows: int = 1536) -> object:
+    return ck.linear(draw("cuda", 1, 576), draw("cuda", rows, 576))
 
 
 def _norm(function: Callable, rows: int, cols: int) -> object:
     return function(draw("cuda", rows, cols), draw("cuda", cols))
 
 
-def rows_of(entry: Entry, arch: str) -> Iterator[str]:
-    """A line of the table for each value."""
+def _norm_gradients(rows: int, cols: int) -> object:
+    x, weight = draw("cuda", rows, cols), draw("cuda", cols)
+    return rms_norm_backward(x, None, x, weight, 1e-6)
+
+
+def _rope() -> object:
+    return ck.rope(draw("cuda", 1, 256, 9, 64), *ck.rope_tables(256, 64, device="cuda"), layout="bshd")
+
+
+def entries() -> list[Entry]:
+    """All that AMD's launches depend on."""
+    float32, rms_norm = torch.float32, partial(_norm, ck.rms_norm)
+    products = ((64, 64, 128),), ((128, 128, 256),), ((256, 128, 512),), None
+    precise = ((32, 32, 64),), ((64, 64, 128),), ((128, 128, 256),), None
+    tiles = {
+        64: ((64, 64, 64, 256), (128, 32, 64, 256), (128, 64, 64, 512), None),
+        128: ((64, 16, 128, 128), (64, 32, 128, 256), (128, 16, 128, 256), (128, 64, 128, 256), None),
+        256: (
+            (32, 16, 256, 256),
+            (64, 16, 128, 256),
+            (64, 32, 256, 256),
+            (128, 16, 128, 256),
+            (64, 32, 256, 512),
+            None,
+        ),
+    }
+    back = {
+        64: ((32, 32, 64, 256), (64, 16, 64, 256), (64, 32, 64, 256), (64, 64, 64, 256), (128, 32, 64, 256), None),
+        128: ((64, 16, 64, 256), (32, 32, 128, 256), (64, 32, 128, 256), (64, 16, 128, 512), None),
+    }
+    wide = {
+        64: ((16, 16, 64, 256), (32, 16, 64, 256), (64, 32, 64, 256), None),
+        128: ((16, 16, 128, 256), (32, 16, 128, 256), (64, 32, 128, 512), None),
+    }
+    precise_back = (16, 16, 64, 256), (32, 16, 64, 256), (64, 32, 64, 256), None
+    return [
+        Entry("elements_per_thread", (8, 16, None, 64), "rms_norm, 64 x 4096", partial(rms_norm, 64, 4096)),
+        Entry(
+            "elements_per_thread",
+            (16, None, 64),
+            "gradients of rms_norm, 64 x 4096",
+            partial(_norm_gradients, 64, 4096),
+        ),
+        Entry(
+            "tile", (512, 1024, None, 4096), "silu_and_mul, 64 x 8192", lambda: ck.silu_and_mul(draw("cuda", 64, 8192))
+        ),
+        Entry("tile", (1024, None, 4096), "rope, 256 tokens, 9 heads of 64", _rope),
+        Entry("tile", (1024, None, 4096), "vector_add, 65536", lambda: ck.vector_add(*[draw("cuda", 1 << 16)] * 2)),
+        Entry("tile", (1024, None, 4096), "rms_norm, 256 x 576", partial(rms_norm, 256, 576)),
+        Entry("programs", (64, None), "rms_norm, 2048 x 64", partial(rms_norm, 2048, 64)),
+        Entry("max_row", (4096, None), "rms_norm, 16 x 8192", partial(rms_norm, 16, 8192)),
+        Entry("max_rounds", (8, None), "topk, 16 x 256, 16", lambda: ck.topk(draw("cuda", 16, 256), 16)),
+        Entry(
+            "resident_threads", (128, None, 512), "gradients of rms_norm, 64 x 1024", partial(_norm_gradients, 64, 1024)
+        ),
+        Entry("dot_tiles", products, "matmul, 256 x 256 x 512", _product),
+        Entry("dot_tiles", precise, "matmul in float32, 256 x 256 x 512", partial(_product, float32)),
+        Entry("dot_bytes", (64, None, 256), "matmul, 256 x 256 x 512", _product),
+        Entry("few_rows", (0, None), "matmul, 16 x 64 x 2048", _few_rows),
+        Entry("max_parts", (1, 4, None), "matmul, 16 x 64 x 2048", _few_rows),
+        Entry("weight_rows", (16, None, 64), "linear, 1 x 576 by 1536", _linear),
+        Entry("attention_tile", tiles[64], "attention, 512 x 64", partial(_attention, 64)),
+        Entry("attention_tile", tiles[128], "attention, 512 x 128", partial(_attention, 128)),
+        Entry("attention_tile", tiles[256], "attention, 256 x 256", partial(_attention, 256, 256)),
+        Entry("attention_tile", wide[64], "attention in float32, 128 x 64", partial(_attention, 64, 128, float32)),
+        Entry("attention_tile", wide[128], "attention in float32, 128 x 128", partial(_attention, 128, 128, float32)),
+        Entry("attention_tile", back[64], "gradients of attention, 256 x 64", partial(_gradients, 64)),
+        Entry("attention_tile", back[128], "gradients of attention, 256 x 128", partial(_gradients, 128)),
+        Entry(
+            "attention_tile",
+            precise_back,
+            "gradients of attention in float32, 256 x 64",
+            partial(_gradients, 64, float32),
+        ),
+        Entry("keys_at_a_time", (16, 32, None), "paged decode, 256 keys, 8 / 2 heads of 64", _decode),
+        Entry("keys_at_a_time", (16, 32, None), "paged decode, 256 keys, 8 / 2 heads of 128", partial(_decode, 128)),
+        Entry("keys_of_a_part", (64, None), "paged decode, 256 keys, 8 / 2 heads of 64", _decode),
+        Entry("max_splits", (1, None), "paged decode, 256 keys, 8 / 2 heads of 64", _decode),
+    ]
+
+
+@dataclass(frozen=True)
+class Worth:
+    """What one value of a number costs: wave instructions, cache lines, registers and spills of one call."""
+
+    call: str
+    arch: str
+    number: str
+    value: str
+    instructions: int
+    lines: int
+    vgprs: int
+    spills: int
+
+
+def worth(entry: Entry, arch: str) -> Iterator[Worth]:
+    """Of each value of an entry."""
     for value in entry.values:
         runs: list[Run] = []
         sizes = {} if value is None else {entry.name: value}
@@ -92,31 +176,45 @@ def rows_of(entry: Entry, arch: str) -> Iterator[str]:
         with pretend(arch, seen=runs.append, profile=True), gpu, launch.sizes_as(**sizes), torch.no_grad():
             entry.call()
         found = figures_of(runs, entry.name, entry.size, arch, "ours", 1)
-        counts = f"{found.instructions:,} | {found.lines:,} | {found.vgprs} | {found.spills:,}"
-        yield f"| {entry.size} | {arch} | `{entry.name}` | {_shown(value)} | {counts} |"
+        counts = found.instructions, found.lines, found.vgprs, found.spills
+        yield Worth(entry.size, arch, entry.name, _shown(value), *counts)
 
 
 def _shown(value: Any) -> str:
     """As the table has it."""
     if value is None:
-        return "as it is"
+        return AS_IT_IS
     numbers = value[0] if isinstance(value, tuple) and isinstance(value[0], tuple) else value
     return " x ".join(map(str, numbers)) if isinstance(numbers, tuple) else f"{numbers:,}"
 
 
+def stored() -> list[Worth]:
+    """What the last run kept."""
+    return [Worth(**one) for one in json.loads(STORED.read_text())]
+
+
+def store(found: list[Worth]) -> None:
+    """Keep these, in place of what was stored of the same call, target and number."""
+    again = {(one.call, one.arch, one.number) for one in found}
+    kept = [one for one in stored() if (one.call, one.arch, one.number) not in again] if STORED.exists() else []
+    order = {(entry.size, entry.name): place for place, entry in enumerate(entries())}
+    rows = sorted(kept + found, key=lambda one: (order.get((one.call, one.number), 999), ARCHS.index(one.arch)))
+    STORED.write_text(json.dumps([asdict(one) for one in rows], indent=0) + "\n")
+
+
 def main(arguments: list[str] | None = None) -> int:
-    """Print the table."""
+    """Execute, print and keep."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.machine_code.entries", description=__doc__)
-    parser.add_argument("names", nargs="*", help="of the numbers; all if none")
+    parser.add_argument("names", nargs="*", help="of the numbers, or of the calls; all if none")
     parser.add_argument("--arch", action="append", choices=ARCHS, help="all three if none")
     options = parser.parse_args(arguments)
-    print("| call | target | number | value | wave instructions | lines | VGPRs | spills |")
-    print("|---|---|---|---|---:|---:|---:|---:|", flush=True)
     for arch in options.arch or ARCHS:
         for entry in entries():
-            if not options.names or entry.name in options.names:
-                for row in rows_of(entry, arch):
-                    print(row, flush=True)
+            if not options.names or entry.name in options.names or entry.size in options.names:
+                found = list(worth(entry, arch))
+                for one in found:
+                    print(*asdict(one).values(), sep=" | ", flush=True)
+                store(found)
     return 0
 
 

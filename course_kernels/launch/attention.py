@@ -11,8 +11,10 @@ def attention_tiles(q: torch.Tensor) -> Launch:
     A tile of queries, its output and its sums stay in registers: the wider the head, the fewer keys at a time.  Of
     heads wider than BLOCK_D a program computes one slice, and loads the others again and again.
     """
-    grid, meta = _tiles(q, *(sizes().attention_tile or _forward_tile(q.dtype, _head_block(q), gpu_of(q))))
+    grid, meta = _tiles(q, *(sizes().attention_tile or _forward_tile(q, _head_block(q), gpu_of(q))))
     rows_of_wave = meta["BLOCK_M"] // meta["num_warps"]
+    if gpu_of(q).rdna == 3 and q.dtype != torch.float32 and meta["BLOCK_D"] > 64:
+        meta["waves_per_eu"] = 2  # the compiler spills unless it is asked for so many
     if gpu_of(q).is_cdna and q.dtype != torch.float32 and min(rows_of_wave, meta["BLOCK_N"], meta["BLOCK_D"]) >= 32:
         meta["matrix_instr_nonkdim"] = 32  # half as many instructions for as many products
     return Launch(grid, meta)
@@ -71,7 +73,7 @@ def paged_decode(q: torch.Tensor, kv_heads: int, tokens: int) -> Launch:
     return Launch((programs, splits), meta)
 
 
-def _forward_tile(dtype: torch.dtype, block_d: int, gpu: Gpu) -> tuple[int, int, int, int]:
+def _forward_tile(q: torch.Tensor, block_d: int, gpu: Gpu) -> tuple[int, int, int, int]:
     """Queries, keys, elements of a head and threads: the largest tile that does not spill, found by compiling.
 
     Heads are cut where no tile with a whole one fits: in float32 on Radeon, which has no matrix units for it, so that
@@ -81,9 +83,10 @@ def _forward_tile(dtype: torch.dtype, block_d: int, gpu: Gpu) -> tuple[int, int,
     hold: both leave fewer instructions for each product.  Of 1024 tokens with heads of 64 it executes 12 % fewer on
     gfx942 and 20 % on gfx950 than with matrix instructions of 16 rows and 64 keys at a time
     (`python -m benchmarks.machine_code`).  On gfx11 a wave of 32 lanes takes 16 queries: with 32, keys and values would
-    come out of LDS half as often, but it spills.
+    come out of LDS half as often, but it spills.  Of wide heads 4 such waves store two keys' values at a time to LDS,
+    so that they come out by vectors: 377,568 wave instructions for 512 tokens with heads of 128; 8 waves 543,904.
     """
-    if dtype == torch.float32:
+    if q.dtype == torch.float32:
         if gpu.is_cdna:
             if block_d > 128:
                 return 32, 16, block_d, 512  # 64 queries would spill on gfx942
@@ -95,7 +98,11 @@ def _forward_tile(dtype: torch.dtype, block_d: int, gpu: Gpu) -> tuple[int, int,
         keys = 64 if block_d <= 64 else 32
         return 128, 2 * keys if gpu.arch == "gfx950" else keys, block_d, 256
     if gpu.rdna == 3:
-        return 128, 64 if block_d <= 64 else 16, min(block_d, 128), 256
+        if block_d <= 64:
+            return 128, 64, block_d, 256
+        if q.shape[-1] % 16:  # loaded by elements, which takes registers for their masks
+            return 128, 16, 64, 256
+        return (64, 16, 128, 128) if block_d == 128 else (128, 16, 128, 256)
     if gpu.is_amd:
         return (128, 64, block_d, 256) if block_d <= 128 else (64, 32, block_d, 256)
     if gpu.arch == "sm_90" and block_d == 64:  # a second group of threads: 1.28 ms instead of 1.36, not causal
@@ -118,7 +125,7 @@ def _backward_tile(dtype: torch.dtype, block_d: int, gpu: Gpu) -> tuple[int, int
     if gpu.arch == "sm_90" and block_d <= 128:  # one group of 128 threads, which issues whole products
         return 64, 64 if block_d == 128 else 32, block_d, 128
     if block_d <= 64:
-        return 128 if gpu.is_cdna else 64, 32, block_d, 256
+        return 128 if gpu.arch in ("gfx942", "gfx950") else 64, 32, block_d, 256  # gfx90a would spill
     if gpu.is_cdna:
         return 64, 32, 128, 256
     if gpu.rdna == 4:
