@@ -16,8 +16,8 @@ that number from rows of -inf; those that select by multiplying with 0 or 1 turn
 | values  | (..., k)    | that of x, bit for bit elements of x               |
 | indices | (..., k)    | int64                                              |
 
-A small k takes k rounds of a maximum, in each chunk of a long row, and chooses again from what these leave.  A larger k
-sorts the row: pieces first, by counting for each key the larger ones, and then merged in pairs by bisection (Satish,
+A small k is chosen in each chunk of a long row, and again from what the chunks leave: a few by rounds of a maximum,
+more by a bitonic network that keeps k of every 2 k.  A larger k sorts the row: pieces first, by counting for each key the larger ones, and then merged in pairs by bisection (Satish,
 Harris and Garland, "Designing efficient sorting algorithms for manycore GPUs", 2009).
 
 With a small k x is read once; sorting it all would move it several times.
@@ -53,9 +53,12 @@ def _keys(x, offs_n, mask, LARGEST: tl.constexpr):
 @triton.jit
 def select_kernel(
     x_ptr, keys_ptr, stride_xm, rows, cols, chunks, k,
-    LARGEST: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
+    LARGEST: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
-    """One program, one chunk of BLOCK_M rows: the k largest keys of each. x: floats, or keys chosen before."""
+    """One program, one chunk of BLOCK_M rows: the k largest keys of each, in order. x: floats, or keys chosen before.
+
+    By rounds where BLOCK_K is 0, else sorted in BLOCK_K >= k lanes.
+    """
     pid = tl.program_id(0)
     chunk = pid % chunks
     offs_m = (pid // chunks).to(tl.int64) * BLOCK_M + tl.arange(0, BLOCK_M)[:, None]
@@ -66,10 +69,15 @@ def select_kernel(
         keys = tl.load(x_ptr + offs_m * stride_xm + offs_n, mask=mask, other=NO_KEY)
     else:
         keys = _keys(tl.load(x_ptr + offs_m * stride_xm + offs_n, mask=mask, other=0.0), offs_n, mask, LARGEST)
-    for i in range(k):
-        largest = tl.max(keys, axis=1, keep_dims=True)
-        tl.store(keys_ptr + (offs_m * chunks + chunk) * k + i, largest, mask=offs_m < rows)
-        keys = tl.where(keys == largest, NO_KEY, keys)
+    chosen_ptrs = keys_ptr + (offs_m * chunks + chunk) * k
+    if BLOCK_K > 0:
+        offs_k = tl.arange(0, BLOCK_K)[None, :]
+        tl.store(chosen_ptrs + offs_k, tl.topk(keys, BLOCK_K), mask=(offs_m < rows) & (offs_k < k))
+    else:
+        for i in range(k):
+            largest = tl.max(keys, axis=1, keep_dims=True)
+            tl.store(chosen_ptrs + i, largest, mask=offs_m < rows)
+            keys = tl.where(keys == largest, NO_KEY, keys)
 
 
 @triton.jit
@@ -131,7 +139,7 @@ def pick_kernel(
 def _select(x: torch.Tensor, k: int, largest: bool) -> torch.Tensor:
     """The k largest keys of each row, the largest first. x: (rows, cols), floats or keys."""
     rows, cols = x.shape
-    grid, meta = launch.row_groups(x, launch.sizes().tile)
+    grid, meta = launch.chunks(x, k)
     chunks = triton.cdiv(cols, meta["BLOCK_N"])
     keys = torch.empty((rows, chunks * k), dtype=torch.int64, device=x.device)
     launch.run(select_kernel, grid, x, keys, x.stride(0), rows, cols, chunks, k, LARGEST=largest, **meta)
@@ -162,7 +170,7 @@ def _outputs(x: torch.Tensor, k: int) -> tuple[torch.Tensor, torch.Tensor]:
 def topk_forward(x: torch.Tensor, k: int, largest: bool = True) -> tuple[torch.Tensor, torch.Tensor]:
     """Values and indices of the k largest, or smallest, elements. x: (rows, cols), 1 <= k <= cols."""
     values, indices = _outputs(x, k)
-    keys = _select(x, k, largest) if k <= launch.sizes().max_rounds else _sort(x, largest)
+    keys = _select(x, k, largest) if k <= launch.sizes().max_chosen else _sort(x, largest)
     grid, meta = launch.tiles(values)
     launch.run(pick_kernel, grid, keys, x, values, indices, keys.stride(0), x.stride(0), x.shape[0], k, **meta)
     return values, indices

@@ -123,7 +123,9 @@ def entries() -> list[Entry]:
         Entry("tile", (1024, None, 4096), "rms_norm, 256 x 576", partial(rms_norm, 256, 576)),
         Entry("programs", (64, None), "rms_norm, 2048 x 64", partial(rms_norm, 2048, 64)),
         Entry("max_row", (4096, None), "rms_norm, 16 x 8192", partial(rms_norm, 16, 8192)),
-        Entry("max_rounds", (8, None), "topk, 16 x 256, 16", lambda: ck.topk(draw("cuda", 16, 256), 16)),
+        Entry("max_chosen", (8, None), "topk, 16 x 256, 16", lambda: ck.topk(draw("cuda", 16, 256), 16)),
+        Entry("max_rounds", (4, None), "topk, 16 x 576, 8", lambda: ck.topk(draw("cuda", 16, 576), 8)),
+        Entry("max_rounds", (None, 64), "topk, 16 x 576, 16", lambda: ck.topk(draw("cuda", 16, 576), 16)),
         Entry(
             "resident_threads", (128, None, 512), "gradients of rms_norm, 64 x 1024", partial(_norm_gradients, 64, 1024)
         ),

@@ -23,6 +23,7 @@ from .gpu import (
     sizes_as,
 )
 from .rows import (
+    chunks,
     column_blocks,
     column_sums,
     copied_heads,
@@ -52,6 +53,7 @@ __all__ = [
     "as_on",
     "attention_backward_tiles",
     "attention_tiles",
+    "chunks",
     "column_blocks",
     "column_sums",
     "connect_simulator",

@@ -42,10 +42,11 @@ def assert_same(actual, expected):
     torch.testing.assert_close(actual, expected, rtol=0, atol=0, equal_nan=True)
 
 
-@pytest.fixture(params=[64, 0], ids=["chosen", "sorted"])
+@pytest.fixture(params=[(64, 64), (0, 64), (0, 0)], ids=["rounds", "network", "sorted"])
 def rounds(request):
-    """The same k by rounds of a maximum, and by sorting; in both, rows over 64 elements or 128 are cut."""
-    with launch.sizes_as(max_rounds=request.param, tile=64):
+    """The same k by rounds of a maximum, by a network, and by sorting; in each, rows over 64 elements or 128 are cut."""
+    max_rounds, max_chosen = request.param
+    with launch.sizes_as(max_rounds=max_rounds, max_chosen=max_chosen, tile=64):
         yield
 
 
