@@ -44,34 +44,40 @@ def conv2d_kernel(
     R: tl.constexpr, S: tl.constexpr, STRIDE_H: tl.constexpr, STRIDE_W: tl.constexpr,
     PADDING_H: tl.constexpr, PADDING_W: tl.constexpr, DILATION_H: tl.constexpr, DILATION_W: tl.constexpr,
     PRECISION: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
-    GROUP_M: tl.constexpr, XCDS: tl.constexpr,
+    GROUP_M: tl.constexpr, XCDS: tl.constexpr, WHOLE: tl.constexpr,
 ):  # fmt: skip
-    """One program: BLOCK_M output pixels of BLOCK_N filters."""
+    """One program: BLOCK_M output pixels of BLOCK_N filters. WHOLE: C is a multiple of BLOCK_K, so none is masked."""
     tile = xcd_remap(tl.program_id(0), tl.num_programs(0), XCDS)
     pid_m, pid_n = grouped_tile(tile, tl.cdiv(pixels, BLOCK_M), tl.cdiv(F, BLOCK_N), GROUP_M)
     offs_m = pid_m * BLOCK_M + tl.arange(0, BLOCK_M)[:, None]
     offs_f = pid_n.to(tl.int64) * BLOCK_N + tl.arange(0, BLOCK_N)[None, :]
     mask_m, mask_f = offs_m < pixels, offs_f < F
-    n, p, q = (offs_m // (P * Q)).to(tl.int64), (offs_m // Q % P).to(tl.int64), (offs_m % Q).to(tl.int64)
+    n, p, q = offs_m // (P * Q), offs_m // Q % P, offs_m % Q
+    h, w = p * STRIDE_H - PADDING_H, q * STRIDE_W - PADDING_W  # where the first tap lies; the others lie beside it
+    offs_c = tl.arange(0, BLOCK_K).to(tl.int64)
+    x_ptrs = x_ptr + (n.to(tl.int64) * stride_xn + h.to(tl.int64) * stride_xh + w.to(tl.int64) * stride_xw)
+    x_ptrs += offs_c[None, :] * stride_xc
+    weight_ptrs = weight_ptr + offs_f * stride_wf + offs_c[:, None] * stride_wc
 
     acc = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
     blocks_c = tl.cdiv(C, BLOCK_K)
     for step in range(R * S * blocks_c):  # one loop over taps and channels: Triton pipelines innermost loops only
-        r, s = step // blocks_c // S, step // blocks_c % S
-        offs_c = (step % blocks_c * BLOCK_K + tl.arange(0, BLOCK_K)).to(tl.int64)
-        h = p * STRIDE_H - PADDING_H + r * DILATION_H
-        w = q * STRIDE_W - PADDING_W + s * DILATION_W
-        inside = mask_m & (h >= 0) & (h < H) & (w >= 0) & (w < W)
-        x_ptrs = x_ptr + (n * stride_xn + h * stride_xh + w * stride_xw) + offs_c[None, :] * stride_xc
-        x = tl.load(x_ptrs, mask=inside & (offs_c[None, :] < C), other=0.0)
-        weight_ptrs = weight_ptr + r.to(tl.int64) * stride_wr + s.to(tl.int64) * stride_ws
-        weight_ptrs += offs_f * stride_wf + offs_c[:, None] * stride_wc
-        weight = tl.load(weight_ptrs, mask=mask_f & (offs_c[:, None] < C), other=0.0)
+        r, s, start_c = step // blocks_c // S, step // blocks_c % S, step % blocks_c * BLOCK_K
+        tap_h, tap_w = h + r * DILATION_H, w + s * DILATION_W
+        mask_x, mask_w = mask_m & (tap_h >= 0) & (tap_h < H) & (tap_w >= 0) & (tap_w < W), mask_f
+        if not WHOLE:
+            mask_x, mask_w = mask_x & (offs_c[None, :] < C - start_c), mask_w & (offs_c[:, None] < C - start_c)
+        r, s, start_c = r.to(tl.int64), s.to(tl.int64), start_c.to(tl.int64)
+        to_x = r * DILATION_H * stride_xh + s * DILATION_W * stride_xw + start_c * stride_xc
+        x = tl.load(x_ptrs + to_x, mask=mask_x, other=0.0)
+        to_weight = r * stride_wr + s * stride_ws + start_c * stride_wc
+        weight = tl.load(weight_ptrs + to_weight, mask=mask_w, other=0.0)
         acc = tl.dot(x, weight, acc, input_precision=PRECISION)
 
     if bias_ptr is not None:
         acc += tl.load(bias_ptr + offs_f, mask=mask_f, other=0.0).to(tl.float32)
-    y_ptrs = y_ptr + (n * stride_yn + p * stride_yp + q * stride_yq) + offs_f * stride_yf
+    y_ptrs = y_ptr + (n.to(tl.int64) * stride_yn + p.to(tl.int64) * stride_yp + q.to(tl.int64) * stride_yq)
+    y_ptrs += offs_f * stride_yf
     tl.store(y_ptrs, acc.to(y_ptr.dtype.element_ty), mask=mask_m & mask_f)
 
 
@@ -96,10 +102,11 @@ def conv2d_forward(
     (N, C, H, W), (F, _, R, S) = x.shape, weight.shape
     y = _output(x, weight, bias, stride, padding, dilation)
     P, Q = y.shape[2:]
-    grid, meta = launch.dot_tiles(x, N * P * Q, F, C)
+    grid, meta = launch.conv_tiles(x, N * P * Q, F, C, R * S)
     tensors, strides = (x, weight, bias, y), (*x.stride(), *weight.stride(), *y.stride())
     constants = R, S, *stride, *padding, *dilation, launch.dot_precision(x, allow_tf32=False)
-    launch.run(conv2d_kernel, grid, *tensors, *strides, N * P * Q, C, H, W, F, P, Q, *constants, **meta)
+    whole = C % meta["BLOCK_K"] == 0
+    launch.run(conv2d_kernel, grid, *tensors, *strides, N * P * Q, C, H, W, F, P, Q, *constants, WHOLE=whole, **meta)
     return y
 
 

@@ -17,8 +17,9 @@ that number from rows of -inf; those that select by multiplying with 0 or 1 turn
 | indices | (..., k)    | int64                                              |
 
 A small k is chosen in each chunk of a long row, and again from what the chunks leave: a few by rounds of a maximum,
-more by a bitonic network that keeps k of every 2 k.  A larger k sorts the row: pieces first, by counting for each key the larger ones, and then merged in pairs by bisection (Satish,
-Harris and Garland, "Designing efficient sorting algorithms for manycore GPUs", 2009).
+more by a bitonic network that keeps k of every 2 k.  A larger k sorts the row: pieces first, by counting for each key
+the larger ones, and then merged in pairs by bisection (Satish, Harris and Garland, "Designing efficient sorting
+algorithms for manycore GPUs", 2009).
 
 With a small k x is read once; sorting it all would move it several times.
 """

@@ -6,7 +6,7 @@ threads, so at most 16 or 32 warps.
 """
 
 from .attention import attention_backward_tiles, attention_tiles, paged_decode
-from .dots import dot_precision, dot_tiles, latents, matmul_tiles, sum_of_parts, weight_rows
+from .dots import conv_tiles, dot_precision, dot_tiles, latents, matmul_tiles, sum_of_parts, weight_rows
 from .gpu import (
     VECTOR_BYTES,
     Gpu,
@@ -57,6 +57,7 @@ __all__ = [
     "column_blocks",
     "column_sums",
     "connect_simulator",
+    "conv_tiles",
     "copied_heads",
     "dot_precision",
     "dot_tiles",

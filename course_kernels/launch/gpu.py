@@ -32,7 +32,9 @@ class Sizes:
     smallest_tile: int = 256  # elements of a program where there is too little work for all compute units
     max_row: int = 8192  # a longer row is walked block by block: whole, it would spill or run alone on its compute unit
     programs: int = 1024  # short rows are packed only while the grid keeps at least so many programs
-    max_rounds: int = 8  # of a maximum over a chunk of a row, one for each of the k largest: for a larger k it is sorted
+    max_rounds: int = (
+        8  # of a maximum over a chunk of a row, one for each of the k largest: for a larger k it is sorted
+    )
     max_chosen: int = 64  # of the k largest of a row, chosen chunk by chunk: for a larger k the whole row is sorted
     resident_threads: int = 256  # of a compute unit, when programs loop over tiles: more only make more partial sums
     dot_bytes: int = LINE_BYTES  # of a row of a matrix unit's operand at a time

@@ -44,7 +44,7 @@ def assert_same(actual, expected):
 
 @pytest.fixture(params=[(64, 64), (0, 64), (0, 0)], ids=["rounds", "network", "sorted"])
 def rounds(request):
-    """The same k by rounds of a maximum, by a network, and by sorting; in each, rows over 64 elements or 128 are cut."""
+    """The same k by rounds of a maximum, by a network, by sorting; in each, rows over 64 elements or 128 are cut."""
     max_rounds, max_chosen = request.param
     with launch.sizes_as(max_rounds=max_rounds, max_chosen=max_chosen, tile=64):
         yield
