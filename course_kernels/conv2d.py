@@ -52,13 +52,12 @@ def conv2d_kernel(
     offs_m = pid_m * BLOCK_M + tl.arange(0, BLOCK_M)[:, None]
     offs_f = pid_n.to(tl.int64) * BLOCK_N + tl.arange(0, BLOCK_N)[None, :]
     mask_m, mask_f = offs_m < pixels, offs_f < F
-    n, p, q = offs_m // (P * Q), offs_m // Q % P, offs_m % Q
+    n, p, q = (offs_m // (P * Q)).to(tl.int64), offs_m // Q % P, offs_m % Q
     h, w = p * STRIDE_H - PADDING_H, q * STRIDE_W - PADDING_W  # where the first tap lies; the others lie beside it
     offs_c = tl.arange(0, BLOCK_K).to(tl.int64)
-    x_ptrs = x_ptr + (n.to(tl.int64) * stride_xn + h.to(tl.int64) * stride_xh + w.to(tl.int64) * stride_xw)
+    x_ptrs = x_ptr + (n * stride_xn + h.to(tl.int64) * stride_xh + w.to(tl.int64) * stride_xw)
     x_ptrs += offs_c[None, :] * stride_xc
     weight_ptrs = weight_ptr + offs_f * stride_wf + offs_c[:, None] * stride_wc
-
     acc = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
     blocks_c = tl.cdiv(C, BLOCK_K)
     for step in range(R * S * blocks_c):  # one loop over taps and channels: Triton pipelines innermost loops only
@@ -67,17 +66,15 @@ def conv2d_kernel(
         mask_x, mask_w = mask_m & (tap_h >= 0) & (tap_h < H) & (tap_w >= 0) & (tap_w < W), mask_f
         if not WHOLE:
             mask_x, mask_w = mask_x & (offs_c[None, :] < C - start_c), mask_w & (offs_c[:, None] < C - start_c)
-        r, s, start_c = r.to(tl.int64), s.to(tl.int64), start_c.to(tl.int64)
-        to_x = r * DILATION_H * stride_xh + s * DILATION_W * stride_xw + start_c * stride_xc
-        x = tl.load(x_ptrs + to_x, mask=mask_x, other=0.0)
-        to_weight = r * stride_wr + s * stride_ws + start_c * stride_wc
-        weight = tl.load(weight_ptrs + to_weight, mask=mask_w, other=0.0)
+        r, s, c = r.to(tl.int64), s.to(tl.int64), start_c.to(tl.int64)
+        to_tap = r * DILATION_H * stride_xh + s * DILATION_W * stride_xw + c * stride_xc
+        x = tl.load(x_ptrs + to_tap, mask=mask_x, other=0.0)
+        weight = tl.load(weight_ptrs + (r * stride_wr + s * stride_ws + c * stride_wc), mask=mask_w, other=0.0)
         acc = tl.dot(x, weight, acc, input_precision=PRECISION)
 
     if bias_ptr is not None:
         acc += tl.load(bias_ptr + offs_f, mask=mask_f, other=0.0).to(tl.float32)
-    y_ptrs = y_ptr + (n.to(tl.int64) * stride_yn + p.to(tl.int64) * stride_yp + q.to(tl.int64) * stride_yq)
-    y_ptrs += offs_f * stride_yf
+    y_ptrs = y_ptr + (n * stride_yn + p.to(tl.int64) * stride_yp + q.to(tl.int64) * stride_yq) + offs_f * stride_yf
     tl.store(y_ptrs, acc.to(y_ptr.dtype.element_ty), mask=mask_m & mask_f)
 
 
