@@ -90,6 +90,22 @@ def test_what_only_a_gpu_build_of_pytorch_has():
         assert triton.testing.get_dram_gbps() == pytest.approx(5300, rel=0.01)  # AMD's data sheet of the MI300X
 
 
+def test_a_generator_s_state_is_a_seed_and_an_offset():
+    """Libraries of kernels read it and draw on from there (Philox: by fours)."""
+    with pretend("gfx942"):
+        torch.cuda.manual_seed(5)
+        drawn = torch.rand(8, device="cuda")
+        seed, offset = torch.cuda.default_generators[0].get_state().view(torch.int64).tolist()
+        assert seed == 5 and offset > 0 and offset % 4 == 0
+        state = torch.cuda.get_rng_state()
+        after = torch.rand(8, device="cuda")
+        assert not torch.equal(drawn, after)
+        torch.cuda.set_rng_state(state)
+        assert torch.equal(after, torch.rand(8, device="cuda"))
+        with pytest.raises(RuntimeError, match="wrong size"):
+            torch.cuda.set_rng_state(torch.random.get_rng_state())
+
+
 def test_gloo_on_tensors_of_the_device(tmp_path):
     with pretend("gfx942"):
         torch.distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
