@@ -26,10 +26,18 @@ def sentence(error: Exception, file: Path) -> str | None:
         return None
     theirs = [frame for frame in frames if not frame.filename.startswith((*_LIBRARIES, "<"))]
     where = theirs[-1] if theirs else None
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or ["no message"]
-    # Triton quotes the kernel first and says what is wrong with it last.
-    message = lines[-1] if type(error).__module__.startswith("triton") else lines[0]
+    message = _message(error)
     return _said(where.filename if where else str(file), where and where.lineno, type(error).__name__, message)
+
+
+def _message(error: BaseException) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or ["no message"]
+    if not type(error).__module__.startswith("triton"):
+        return lines[0]
+    # Triton quotes the kernel first and says what is wrong with it last; of a helper it quotes the call alone.
+    if set(lines[-1]) != {"^"}:
+        return lines[-1]
+    return _message(error.__cause__) if error.__cause__ else lines[-2] if len(lines) > 1 else "no message"
 
 
 def _refuses(frame: traceback.FrameSummary) -> bool:

@@ -182,6 +182,8 @@ def _memory(arch: str) -> dict[str, Any]:
             lambda device=None: memory.reset_most(),
         ),
         "empty_cache": lambda: None,
+        "get_allocator_backend": lambda: "native",
+        "get_per_process_memory_fraction": lambda device=None: 1.0,
         "memory_stats": lambda device=None: memory.statistics(),
         "host_memory_stats": lambda: defaultdict(int),
         "reset_accumulated_memory_stats": lambda device=None: None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import linecache
 import re
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from triton.compiler.errors import CompilationError
 
 from gfxlab import user_errors
 
@@ -219,6 +221,14 @@ def test_a_defect_of_the_instruments_is_no_fault_of_the_file(monkeypatch, tmp_pa
         exec(compile(line, name, "exec"))
     sentence = user_errors.sentence(raised.value, tmp_path / "mine.py")
     assert sentence is None if said is None else sentence.endswith(said)
+
+
+def test_of_a_helper_s_compilation_error_its_own_reason_is_said(tmp_path):
+    """Triton quotes the helper's call, with nothing below it, and keeps the reason as the cause."""
+    called = CompilationError("k(plus(x))", ast.parse("k(plus(x))").body[0].value, None)
+    called.__cause__ = CompilationError("a + CONST", ast.parse("a + CONST").body[0].value, "CONST is not defined")
+    assert str(called).endswith("^")
+    assert user_errors.sentence(called, tmp_path / "mine.py").endswith("CompilationError: CONST is not defined")
 
 
 def test_the_command_is_a_module_too_and_gives_its_version():
