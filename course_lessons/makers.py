@@ -8,6 +8,7 @@ from collections.abc import Callable
 import torch
 from torch import Generator, Tensor
 
+from course_lab.authoring.exercise import Suspect
 from course_lab.authoring.far_rows import at_the_end, counted_from, spread
 
 FAR = 1 << 30  # rows this many elements apart: row 2 and its offset need more than 32 bits
@@ -63,3 +64,22 @@ def widened(reference: Callable, inplace: tuple[int, ...] = ()) -> Callable[...,
 def _wide(argument: object) -> object:
     is_float = isinstance(argument, Tensor) and argument.dtype.is_floating_point
     return argument.double() if is_float else argument
+
+
+# What stands for SiLU by mistake: its name in a sentence, and the function.
+OTHER_ACTIVATIONS: tuple[tuple[str, Callable[[Tensor], Tensor]], ...] = (
+    ("GELU", torch.nn.functional.gelu),
+    ("GELU in its tanh form", lambda x: torch.nn.functional.gelu(x, approximate="tanh")),
+    ("ReLU", torch.relu),
+    ("x * sigmoid(1.702 x)", lambda x: x * torch.sigmoid(1.702 * x)),
+    ("hard swish", torch.nn.functional.hardswish),
+    ("tanh", torch.tanh),
+)
+
+
+def other_activations(formula: Callable[[Callable[[Tensor], Tensor]], Callable[..., Tensor]]) -> tuple[Suspect, ...]:
+    """Suspects of an exercise with SiLU; formula: from an activation to the exercise's result with it."""
+    sentence = "The activation is {}. The definition has x times its own sigmoid."
+    return tuple(
+        Suspect("other-activation", sentence.format(name), formula(function)) for name, function in OTHER_ACTIVATIONS
+    )

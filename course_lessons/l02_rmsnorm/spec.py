@@ -222,6 +222,11 @@ _MEAN_SQUARE = Exercise(
         ),
         Suspect("mean-not-squared", "This is the mean of the row, not of its squares.", lambda x: x.float().mean(-1)),
         Suspect(
+            "square-of-mean",
+            "This is the square of the mean. Square first, then take the mean.",
+            lambda x: x.float().mean(-1).square(),
+        ),
+        Suspect(
             "root-too-many",
             "The root was taken. Here only the mean square is asked for.",
             lambda x: _mean_square(x).sqrt().squeeze(-1),
@@ -351,6 +356,19 @@ _ADD_RMS_NORM = Exercise(
             "residual-not-added",
             "`x` alone was normalised. The residual has to be added first.",
             lambda x, residual, w, eps: (reference.rms_norm(x, w, eps), x + residual),
+        ),
+        Suspect(
+            "statistic-of-one-input",
+            "The sum is divided by the root mean square of `x`. It is that of the sum that is asked for.",
+            lambda x, residual, w, eps: (_scaled(x + residual, torch.rsqrt(_mean_square(x) + eps), w), x + residual),
+        ),
+        Suspect(
+            "statistic-of-one-input",
+            "The sum is divided by the root mean square of the residual. It is that of the sum that is asked for.",
+            lambda x, residual, w, eps: (
+                _scaled(x + residual, torch.rsqrt(_mean_square(residual) + eps), w),
+                x + residual,
+            ),
         ),
         Suspect(
             "returns-old-residual",

@@ -82,6 +82,11 @@ MUTANTS = {
     ),
     "3.4": (
         Mutant(
+            "a sum for the floor",
+            (("tl.maximum(tl.max(tl.abs(x), axis=0), 1e-10)", "tl.max(tl.abs(x), axis=0) + 1e-10"),),
+            "other-floor",
+        ),
+        Mutant(
             "as given, both bugs",
             (("tl.maximum(tl.max(tl.abs(x), axis=0), 1e-10)", "(tl.max(x, axis=0))"),),
             "signed-maximum",
@@ -101,6 +106,7 @@ MUTANTS = {
         Mutant("a scale for row 0 only", (("scale_ptr + row", "scale_ptr"),), "overlapping-programs"),
     ),
     "3.5": (
+        Mutant("above p, not at least", ((">= p", "> p"),), "boundary-dropped"),
         Mutant(
             "numbers by the place in the block",
             (("tl.rand(seed, offs)", "tl.rand(seed, tl.arange(0, BLOCK))"),),

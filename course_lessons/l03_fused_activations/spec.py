@@ -11,7 +11,7 @@ from course_lab.authoring.exercise import Case, Exercise, Suspect
 from course_lab.authoring.far_rows import spread
 from course_lab.authoring.tolerance import each, in_float32
 from course_lessons.l03_fused_activations import reference as own
-from course_lessons.makers import FAR, widened
+from course_lessons.makers import FAR, other_activations, widened
 
 # exp, erf and a division lose a few units; behind them numbers of up to 40 cancel, as in 1 + erf(x) for x = -4.
 _ONCE = in_float32(size=40.0)
@@ -202,6 +202,7 @@ _SILU_SUSPECTS = (
         "This is the sigmoid by itself, between 0 and 1. SiLU is x times that.",
         lambda x: torch.sigmoid(x.double()).to(x.dtype),
     ),
+    *other_activations(lambda function: lambda x: function(x.double()).to(x.dtype)),
 )
 
 _GATED_SUSPECTS = (
@@ -216,6 +217,7 @@ _GATED_SUSPECTS = (
     Suspect("sigmoid-only", "The gate went through a sigmoid. SiLU is x times that.", _gated(torch.sigmoid)),
     Suspect("exponent-sign", _EXP_SIGN, _gated(lambda gate: gate * torch.sigmoid(-gate))),
     Suspect("exp-overflow", _OVERFLOW, _overflowing_gate),
+    *other_activations(_gated),
 )
 
 
@@ -371,6 +373,11 @@ _FAMILY = Exercise(
             _kinds(gelu_tanh=_uncubed),
         ),
         Suspect(
+            "other-activation",
+            "The tanh form was replaced by x * sigmoid(1.702 x), which is another approximation.",
+            _kinds(gelu_tanh=lambda g: g * torch.sigmoid(1.702 * g)),
+        ),
+        Suspect(
             "sigmoid-argument",
             "The tanh form takes the sigmoid of u. In the identity it is the sigmoid of 2 u.",
             _kinds(gelu_tanh=lambda g: g * torch.sigmoid(0.7978845608028654 * (g + 0.044715 * g**3))),
@@ -422,6 +429,12 @@ def _inverted(x: Tensor) -> tuple[Tensor, Tensor]:
     return q, 1 / scale
 
 
+_OTHER_FLOOR = (
+    "Ordinary rows are right. In rows of zeros, or nearly, the scale is another: `amax` is the larger one of two "
+    "numbers, neither their sum nor a choice for exact zeros alone, and it is bounded before it is divided."
+)
+
+
 _QUANT = Exercise(
     number="3.4",
     title="Repair a quantiser",
@@ -458,6 +471,16 @@ _QUANT = Exercise(
         Suspect("signed-maximum", _SIGNED, lambda x: _quantised(x, x.float().amax(dim=-1).clamp(min=1e-10))),
         Suspect("zero-scale", _NO_FLOOR, lambda x: _quantised(x, x.float().abs().amax(dim=-1))),
         Suspect("scale-inverted", _INVERTED, _inverted),
+        *(
+            Suspect("other-floor", _OTHER_FLOOR, lambda x, floor=floor: _quantised(x, floor(x.float().abs().amax(-1))))
+            for floor in (
+                lambda amax: amax + 1e-10,
+                lambda amax: amax.clamp(min=448e-10),
+                lambda amax: torch.where(amax == 0.0, 448.0, amax),
+                lambda amax: torch.where(amax == 0.0, 1.0, amax),
+                lambda amax: torch.where(amax == 0.0, 1e-10, amax),
+            )
+        ),
         Suspect(
             "wrong-fp8-maximum",
             _WRONG_MAXIMUM,
@@ -572,6 +595,11 @@ _DROPOUT = Exercise(
             _with_keeps(lambda x, p, s: (_keeps(x, p, s), torch.ones(x.shape, dtype=torch.bool))),
         ),
         Suspect(
+            "boundary-dropped",
+            "An element whose number is just p was dropped. Kept is where the number is at least p.",
+            _with_keeps(lambda x, p, s: _both(_keeps(x, p * (1 + 1e-7) + 1e-9, s))),
+        ),
+        Suspect(
             "not-scaled-up",
             "The right elements are dropped, but those that remain are not divided by 1 - p.",
             lambda x, residual, dy, p, s: _step_with(x, residual, dy, _both(_keeps(x, p, s)), 1.0),
@@ -581,6 +609,13 @@ _DROPOUT = Exercise(
             "A dropped infinity left a NaN behind: infinity times 0 is NaN. Choose instead of multiplying.",
             lambda x, residual, dy, p, s: _step_with(
                 x, residual, dy, _both(_keeps(x, p, s)), 1 / (1 - p), lambda values, keep: values * keep
+            ),
+        ),
+        Suspect(
+            "residual-dropped",
+            "The residual was dropped together with x. It is added afterwards, everywhere.",
+            lambda x, residual, dy, p, s: _step_with(
+                x + residual * (1 - p), 0 * residual, dy, _both(_keeps(x, p, s)), 1 / (1 - p)
             ),
         ),
         Suspect(

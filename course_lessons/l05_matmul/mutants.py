@@ -46,6 +46,7 @@ MUTANTS = {
         Mutant("store without a mask", ((", mask=(offs_m < M) & (offs_n < N))\n\n", ")\n\n"),), "missing-store-mask"),
     ),
     "5.3": (
+        Mutant("another activation", (("tl.sigmoid(total)", "tl.sigmoid(1.702 * total)"),), "other-activation"),
         Mutant("no bias", (("acc + bias", "acc"),), "missing-bias"),
         Mutant("no activation", (("y = total * tl.sigmoid(total)", "y = total"),), "missing-activation"),
         Mutant("sigmoid instead of SiLU", (("total * tl.sigmoid(total)", "tl.sigmoid(total)"),), "wrong-activation"),

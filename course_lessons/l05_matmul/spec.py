@@ -10,7 +10,7 @@ from course_lab.authoring.exercise import Case, Exercise, Suspect
 from course_lab.authoring.far_rows import spread
 from course_lab.authoring.tolerance import in_float32
 from course_lessons.l05_matmul import reference as own
-from course_lessons.makers import FAR, laid_out, widened
+from course_lessons.makers import FAR, laid_out, other_activations, widened
 
 # Sums are in float32 and rounded once. Where terms cancel, the error of a sum is that of its largest partial sum. xf32
 # keeps 10 bits of each operand and is off by 1e-2.
@@ -276,6 +276,17 @@ _LINEAR_SILU = Exercise(
     suspects=(
         Suspect("missing-bias", "This is the result without the bias.", _linear_with(lambda p, b: _silu(p))),
         Suspect("missing-activation", "SiLU is missing: this is the linear layer alone.", _linear_with(torch.add)),
+        *other_activations(lambda function: _linear_with(lambda p, b: function(p + b))),
+        Suspect(
+            "bias-in-one-factor",
+            "SiLU is a sum times the sigmoid of the same sum. One of the two lacks the bias.",
+            _linear_with(lambda p, b: (p + b) * torch.sigmoid(p)),
+        ),
+        Suspect(
+            "bias-in-one-factor",
+            "SiLU is a sum times the sigmoid of the same sum. One of the two lacks the bias.",
+            _linear_with(lambda p, b: p * torch.sigmoid(p + b)),
+        ),
         Suspect(
             "bias-after-activation",
             "The bias was added after SiLU. It belongs to the sum that SiLU is taken of.",
@@ -482,6 +493,12 @@ _GATED = Exercise(
         ),
         Suspect("only-the-gate", "Up is missing: this is SiLU of the gate.", _gated_with(lambda gate, up: _silu(gate))),
         Suspect(
+            "silu-of-the-product",
+            "SiLU was taken of the product. It belongs to the gate, before the multiplication.",
+            _gated_with(lambda gate, up: _silu(gate * up)),
+        ),
+        *other_activations(lambda function: _gated_with(lambda gate, up: function(gate) * up)),
+        Suspect(
             "interleaved",
             "Gate and up were taken from neighbouring rows of the weight. They are two halves, one after the other.",
             _interleaved,
@@ -514,7 +531,7 @@ def _taps(x: Tensor, weight: Tensor, taps: Iterable[int]) -> Tensor:
 
 
 def _by_pixel(
-    x: Tensor, weight: Tensor, *, by_height: bool = False, first: int = -1, tests_columns: bool = True
+    x: Tensor, weight: Tensor, *, by_height=False, first: int = -1, tests_columns=True, tests_pixel=False
 ) -> Tensor:
     """The convolution, pixel by pixel, with one thing wrong; an address outside of the tensor gives NaN."""
     (height, width, c), f = x.shape, weight.shape[3]
@@ -527,6 +544,8 @@ def _by_pixel(
         inside = (h >= 0) & (h < height)
         if tests_columns:
             inside &= (w >= 0) & (w < width)
+        if tests_pixel:  # and nothing else
+            inside = (at >= 0) & (at < height * width)
         pixels = x.reshape(height * width, c).float()[at.clamp(0, height * width - 1)]
         pixels[(at < 0) | (at >= height * width)] = torch.nan
         y += torch.where(inside[:, None], pixels, 0.0) @ weight.reshape(9, c, f)[tap].float()
@@ -576,6 +595,17 @@ _CONV = Exercise(
             "At the left and right border pixels of the neighbouring row joined in. Their address is legal: which test "
             "keeps them out?",
             lambda x, weight: _by_pixel(x, weight, tests_columns=False),
+        ),
+        Suspect(
+            "wraps-around",
+            "At the left and right border pixels of the neighbouring row joined in. Their address is legal: which test "
+            "keeps them out?",
+            lambda x, weight: _by_pixel(x, weight, tests_pixel=True),
+        ),
+        Suspect(
+            "weight-transposed",
+            "The weight was read as if it were `(3, 3, F, C)`. Which of the two indices has the stride 1?",
+            lambda x, weight: own.conv3x3(x, weight.reshape(3, 3, weight.shape[3], -1).transpose(2, 3)),
         ),
         Suspect(
             "window-off-centre",

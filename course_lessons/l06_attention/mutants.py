@@ -10,6 +10,7 @@ _SAFE_SUM = "tl.where(row_sum == 0.0, 1.0, row_sum)"
 
 MUTANTS = {
     "6.1": (
+        Mutant("pads with -100", (('other=-float("inf")', "other=-100.0"),), "finite-padding"),
         Mutant("pads with zeros", (('other=-float("inf")', "other=0.0"),), "zero-padding"),
         Mutant("subtracts no maximum", (("x - tl.max(x, axis=0)", "x"),), "no-maximum"),
         Mutant("does not divide", ((" / tl.sum(numerator, axis=0)", ""),), "not-normalised"),

@@ -236,14 +236,14 @@ _NO_MAXIMUM = (
 )
 
 
-def _padded(x: Tensor) -> Tensor:
-    """As a kernel sees it that loads with other=0.0."""
+def _padded(x: Tensor, value: float = 0.0) -> Tensor:
+    """As a kernel sees it that loads with other=0.0, or another value."""
     block = 1 << (x.shape[-1] - 1).bit_length()
-    return torch.nn.functional.pad(x.float(), (0, block - x.shape[-1]))
+    return torch.nn.functional.pad(x.float(), (0, block - x.shape[-1]), value=value)
 
 
-def _softmax_of_padded(x: Tensor) -> Tensor:
-    return _padded(x).softmax(-1)[:, : x.shape[1]].to(x.dtype)
+def _softmax_of_padded(x: Tensor, value: float = 0.0) -> Tensor:
+    return _padded(x, value).softmax(-1)[:, : x.shape[1]].to(x.dtype)
 
 
 def _walk(x: Tensor, step: Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]], block: int = 64, fill=-_INF):
@@ -432,7 +432,9 @@ def _windowed(
     return formula
 
 
-def _gradient(delta: bool = True, scale: bool = True, log2: bool = False, lse: bool = True, swapped: bool = False):
+def _gradient(
+    delta=True, scale=True, log2=False, lse=True, swapped=False, by_values=False, factor: Tensor | None = None
+):
     """The gradient of the queries with one of its parts left out or mistaken."""
 
     def formula(q: Tensor, k: Tensor, v: Tensor, o: Tensor, lse_: Tensor, do: Tensor) -> Tensor:
@@ -440,8 +442,9 @@ def _gradient(delta: bool = True, scale: bool = True, log2: bool = False, lse: b
         exponent = s - (lse_[:, None] if lse else s.amax(-1, keepdim=True))
         p = torch.exp2(exponent) if log2 else torch.exp(exponent)
         dp = do.float() @ (k if swapped else v).float().T
-        ds = p * (dp - (o.float() * do.float()).sum(-1, keepdim=True) * delta)
-        return (ds @ k.float() * (q.shape[-1] ** -0.5 if scale else 1.0)).to(q.dtype)
+        other = (do if factor is None else factor).float()
+        ds = p * (dp - (o.float() * other).sum(-1, keepdim=True) * delta)
+        return (ds @ (v if by_values else k).float() * (q.shape[-1] ** -0.5 if scale else 1.0)).to(q.dtype)
 
     return formula
 
@@ -495,6 +498,14 @@ _SOFTMAX = Exercise(
         "y.to(y_ptr.dtype.element_ty), mask=mask)`.",
     ),
     suspects=(
+        *(
+            Suspect(
+                "finite-padding",
+                "Idle lanes count in rows far below zero: they hold a finite number, which is the largest there.",
+                lambda x, value=value: _softmax_of_padded(x, value),
+            )
+            for value in (-100.0, -1e3, -1e4)
+        ),
         Suspect("zero-padding", _ZEROS, _softmax_of_padded),
         Suspect("no-maximum", _NO_MAXIMUM, lambda x: (x.float().exp() / x.float().exp().sum(-1, True)).to(x.dtype)),
         Suspect(
@@ -659,6 +670,16 @@ _ATTENTION = Exercise(
     suspects=(
         Suspect("keys-past-the-end", _PAST_THE_END, _keys_past_the_end),
         Suspect("missing-scale", _UNSCALED, _unscaled),
+        Suspect(
+            "scaled-twice",
+            "The scores are smaller than they should be by one more factor `scale`.",
+            lambda q, k, v: _attended(_scores(q, k) * q.shape[-1] ** -0.5, v).to(q.dtype),
+        ),
+        Suspect(
+            "causal-mask",
+            "Each query sees only the keys up to its own. The exercise has no causal mask.",
+            lambda q, k, v: _causal()(q, k, v, torch.arange(len(q))[:, None] + 1).to(q.dtype),
+        ),
         Suspect("base-mixed", _BASE_2, _base_2),
         Suspect(
             "not-divided",
@@ -906,6 +927,16 @@ _GRADIENT = Exercise(
             "wrong-delta",
             "`delta` is the scalar product of `do` with something else. The definition has `o`.",
             lambda q, k, v, o, lse, do: _gradient()(q, k, v, do, lse, do),
+        ),
+        Suspect(
+            "wrong-delta",
+            "`delta` is the scalar product of `o` with something else. The definition has `do`.",
+            lambda q, k, v, o, lse, do: _gradient(factor=o)(q, k, v, o, lse, do),
+        ),
+        Suspect(
+            "values-for-keys",
+            "The last product is one with `v`. The gradient of a score goes to the query by way of the keys.",
+            _gradient(by_values=True),
         ),
         Suspect(
             "only-last-block",

@@ -627,6 +627,11 @@ _MERGE = Exercise(
         ),
         Suspect("weights-not-divided", "The weights do not add up to one.", _no_division),
         Suspect(
+            "parts-and-columns-swapped",
+            "The parts were read as if their shape were `(rows, D, S)`. Which index has the stride 1?",
+            lambda parts, lse: own.merge_parts(parts.reshape(len(parts), parts.shape[2], -1).transpose(1, 2), lse),
+        ),
+        Suspect(
             "nan-for-nothing",
             "A row without any token gives NaN: minus infinity less minus infinity, or 0 by 0. It should give zeros.",
             _empty_row_nan,

@@ -554,6 +554,12 @@ def _covered(x: Tensor) -> tuple[Tensor, Tensor]:
     return (x / scale[:, None]).nan_to_num(0.0).to(torch.float8_e4m3fn), scale
 
 
+def _only_zeros_covered(x: Tensor) -> tuple[Tensor, Tensor]:
+    amax = x.abs().amax(dim=1)
+    scale = torch.where(amax == 0.0, 1e-10, amax) / reference.FP8_MAX
+    return (x / scale[:, None]).clamp(-reference.FP8_MAX, reference.FP8_MAX).to(torch.float8_e4m3fn), scale
+
+
 QUANTISE = Exercise(
     number="8.7",
     title="One word over and over",
@@ -570,6 +576,12 @@ QUANTISE = Exercise(
         _fp8("large numbers", _randn(3, 64, of=1e20)),
     ),
     suspects=(
+        Suspect(
+            "only-zeros-covered",
+            "Rows of zeros are right now, and tiny ones are not: a magnitude counts as at least 1e-10 wherever it is "
+            "smaller.",
+            _only_zeros_covered,
+        ),
         Suspect(
             "nan-covered",
             "q is right now, and the scale of a zero row is still 0: whoever divides by it has the NaN again.",
