@@ -112,10 +112,10 @@ def buffer_address(instruction: Decoded) -> Address:
     read_base = values.reader(Operand("", "s", base_low.index, 2), "i64")
 
     def address(w: Waves):
-        offset = (lane_offset(w) + U32(constant)).astype(I64) if lane_offset else np.full((w.size, w.lanes), constant)
+        offset = w.full(lane_offset(w) + U32(constant)) if lane_offset else np.full((w.size, w.lanes), constant)
         inside = offset < read_size(w)
         base = (read_base(w) & I64((1 << 48) - 1)) + np.asarray(soffset(w)).astype(I64)
-        return base + offset, None if inside.all() else inside
+        return base + offset.astype(I64, copy=False), None if inside.all() else inside
 
     return address
 
@@ -312,11 +312,15 @@ def _load(instruction: Decoded, address: Address, width: int, write_registers) -
     def run(w: Waves) -> None:
         where, inside = address(w)
         words = read(w, instruction, where, _active(w, inside), width)
-        if inside is not None:
-            words = [np.where(inside, word, U32(0)) for word in words]
-        write_registers(w, words)
+        write_registers(w, words if inside is None else _zero_beyond(inside, words))
 
     return run
+
+
+def _zero_beyond(inside: np.ndarray, words: list[np.ndarray]) -> list[np.ndarray]:
+    """What lanes out of a resource's range read; by bits, for numpy guesses at each lane of `where`."""
+    kept = np.negative(inside.astype(U32))
+    return [word & kept for word in words]
 
 
 def _store(instruction: Decoded, address: Address, width: int, read_registers) -> Step:
@@ -336,7 +340,7 @@ def _load_to_lds(instruction: Decoded, address: Address, width: int, filling: st
         where, inside = address(w)
         words = read(w, instruction, where, _active(w, inside), width)
         if inside is not None:
-            words = [np.where(inside, word, U32(0)) for word in words]
+            words = _zero_beyond(inside, words)
         if filling == "signed":
             words = [_signed(words[0], width).view(U32)]
         place = (w.S[:, M0 : M0 + 1] & U32(0x3FFFF)).astype(I64) + constant + np.arange(w.lanes) * place_of
@@ -373,7 +377,8 @@ def _scalar_load(name: str, instruction: Decoded, target: Target) -> Step:
 def _scalar_words(w: Waves, instruction: Decoded, address: np.ndarray, width: int) -> list[np.ndarray]:
     live = np.ones(w.size, bool) if w.live is None else w.live
     address = np.where(live, address, address[live.argmax()])[:, None]
-    region = w.memory.whole(int(address.min()), int(address.max()) + width)
+    low, high = int(address.min()), int(address.max())
+    region = w.memory.whole(low, high + width)
     if region is None and instruction.reaches_beyond:
         return [word[:, 0] for word in read(w, instruction, address, w.full(live[:, None]), width, ())]
     if region is None:
@@ -386,7 +391,8 @@ def _scalar_words(w: Waves, instruction: Decoded, address: np.ndarray, width: in
     offset = address - region.base
     for watcher in w.watchers:
         watcher.scalar_load(w, instruction, region, offset, live[:, None], width)
-    return [word[:, 0] for word in region.bytes.gather(offset, width)]
+    same = offset[:1] if low == high else offset  # of a kernel's arguments all waves want the same
+    return [word[:, 0] for word in region.bytes.gather(same, width)]
 
 
 __all__ = [
