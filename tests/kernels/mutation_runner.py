@@ -1,8 +1,9 @@
 """Run a family's tests on one mutant after the other: python mutation_runner.py FOLDER FAMILY TESTS EVERY < mutants.
 
 FOLDER holds a copy of package and tests. On standard input is a JSON list of texts, each the family's file with one
-mistake. A line is printed for each: "killed" or "survived". PyTorch, Triton and pytest are imported once; each mutant
-has a fork of its own, which first runs each EVERY-th test and, where these pass, the others.
+mistake. A line is printed for each: "killed" or "survived". PyTorch, Triton, pytest and the instruments are imported
+once; each mutant has a fork of its own, which first runs each EVERY-th test and, where these pass, the others. The
+plugin for notebooks stays out: it takes longer to load than most mutants to fail.
 """
 
 import json
@@ -15,6 +16,8 @@ import pytest
 import torch  # noqa: F401
 import triton.language
 import triton.runtime.interpreter  # noqa: F401
+
+import gfxlab  # noqa: F401
 
 SECONDS = 300  # an endless loop is a mistake that was seen, too
 KILLED, SURVIVED = 1, 0
@@ -44,6 +47,8 @@ def verdict(folder: Path, tests: str, every: int) -> int:
         "no:xdist",
         "-p",
         "no:randomly",
+        "-p",
+        "no:nbval",
         "-m",
         "(not slow or one_in) and not gpu",
     ]
