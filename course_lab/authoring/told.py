@@ -35,9 +35,11 @@ _SHOWS = VAGUE | {
 _SHORT = {"partly-written", "grid-floor-division", "block-too-short", "mask-too-narrow", "loop-too-short"}
 _UNUSED = {"never-used", "never-read", "partly-read"}
 _NAMES = {
-    "other-stride": {"between-rows", "swapped-strides"},
-    "rows-without-gaps": {"between-rows"},
-    "swapped-strides": {"between-rows"},
+    "other-stride": {"between-rows", "swapped-strides", "wrong-stride"},
+    "rows-without-gaps": {"between-rows", "wrong-stride"},
+    "swapped-strides": {"between-rows", "wrong-stride"},
+    "other-size": {"wrong-stride"},
+    "other-host-size": {"wrong-stride"},
     "drop-mask": {"missing-load-mask", "missing-store-mask"},
     "half-mask": {"missing-load-mask", "missing-store-mask", "mask-too-wide"},
     "flat-mask": {"mask-too-wide"},

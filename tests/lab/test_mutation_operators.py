@@ -52,6 +52,52 @@ def test_an_operator_makes_its_mistake(operator, line):
     assert [line] in lines_of(operator)
 
 
+WRAPPED = """\
+class Shipped(torch.autograd.Function):
+    @staticmethod
+    def backward(ctx, dy):
+        if dy is None:
+            raise ValueError("no gradient")
+        x, scale = ctx.saved_tensors
+        return dy.float() * scale, (dy * x).sum()
+"""
+HANDED_IN = f"""\
+def breaking_input():
+    return (torch.zeros(3),)
+
+
+cause = "padded-lanes"
+
+
+{SCALE}
+
+def test_scale():
+    assert torch.equal(scale(torch.zeros(2, 2), 0.0), torch.zeros(2, 2))
+"""
+
+
+@pytest.mark.parametrize(
+    "code, operator, says",
+    [
+        (WRAPPED, "lost-refusal", "does not refuse `dy is None`"),
+        (WRAPPED, "lost-conversion", "leaves `.float` out behind `dy`"),
+        (WRAPPED, "swapped-results", "returns `(dy * x).sum()` and `dy.float() * scale` the wrong way round"),
+        (WRAPPED, "lost-operand", "leaves out `scale`"),
+        (HANDED_IN, "lost-finding", "has nothing in `breaking_input`"),
+        (HANDED_IN, "other-cause", "names no cause"),
+    ],
+)
+def test_answers_that_wrap_a_kernel_or_find_a_fault_have_operators_of_their_own(code, operator, says):
+    assert (operator, says) in [(mutant.operator, mutant.says) for mutant in generate(code)]
+
+
+def test_a_finding_and_an_authors_test_are_no_place_for_a_kernels_mistakes():
+    """Any finding counts that breaks the kernel, and of the author's test the check has its own."""
+    changed = {mutant.line for mutant in generate(HANDED_IN) if mutant.operator not in ("lost-finding", "other-cause")}
+    lines = HANDED_IN.splitlines()
+    assert changed and not any("zeros" in lines[line - 1] for line in changed)
+
+
 def test_every_mutant_parses_says_what_it_is_and_occurs_once():
     mutants = list(generate(SCALE))
     assert len({mutant.code for mutant in mutants}) == len(mutants) > 30

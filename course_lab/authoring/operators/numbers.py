@@ -10,6 +10,7 @@ from course_lab.authoring.operators.source import SCALARS, Change, Code, Edit, i
 _OPPOSITE = {ast.Add: "-", ast.Sub: "+"}
 _TWINS = {"max": "sum", "sum": "max", "maximum": "minimum", "minimum": "maximum", "exp": "exp2", "exp2": "exp"}
 _TWINS |= {"rsqrt": "sqrt", "log": "log2", "log2": "log", "cdiv": "min"}
+_OTHER_OPERATION = {ast.Mult: "+", ast.Add: "*", ast.Div: "*"}
 _UNWRAPPED = ("abs", "sqrt", "rsqrt", "sigmoid", "clamp", "erf")
 
 
@@ -53,7 +54,7 @@ def rounds_early(code: Code) -> Iterator[Change]:
 
 def _narrow(code: Code, kernel: ast.FunctionDef) -> str | None:
     """How a kernel names the dtype of its first pointer, which is that of the data."""
-    first = kernel.args.args[0].arg
+    first = kernel.args.args[0].arg if kernel.args.args else ""
     return f"{first}.dtype.element_ty" if first.endswith("_ptr") else None
 
 
@@ -67,7 +68,7 @@ def _is_plain_load(code: Code, value: ast.AST) -> bool:
 
 def swapped_operands(code: Code) -> Iterator[Change]:
     """a - b as b - a, a / b as b / a."""
-    for kernel in code.kernels:
+    for kernel in code.kernels or code.hosts:
         for node in _arithmetic(kernel, (ast.Sub, ast.Div, ast.FloorDiv, ast.Mod)):
             left, right = code.text(node.left), code.text(node.right)
             text = f"(({right}) {_op(node.op)} ({left}))"
@@ -76,7 +77,7 @@ def swapped_operands(code: Code) -> Iterator[Change]:
 
 def opposite_sign(code: Code) -> Iterator[Change]:
     """+ for - and - for +."""
-    for kernel in code.kernels:
+    for kernel in code.kernels or code.hosts:
         for node in _arithmetic(kernel, (ast.Add, ast.Sub)):
             if not any(name.endswith("_ptr") for name in names(node)):
                 text = f"({code.text(node.left)} {_OPPOSITE[type(node.op)]} ({code.text(node.right)}))"
@@ -85,11 +86,64 @@ def opposite_sign(code: Code) -> Iterator[Change]:
 
 def lost_operand(code: Code) -> Iterator[Change]:
     """A sum, product or quotient of which one side is missing."""
-    for kernel in code.kernels:
+    for kernel in code.kernels or code.hosts:
         for node in _arithmetic(kernel, (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Mod)):
             if any(name.endswith("_ptr") or name.startswith("stride") for name in names(node)):
                 continue
             yield Change((Edit(node, f"({code.text(node.left)})"),), f"leaves out `{_short(code.text(node.right))}`")
+        for node in _of_floats(kernel, (ast.Add, ast.Mult)):
+            yield Change((Edit(node, f"({code.text(node.right)})"),), f"leaves out `{_short(code.text(node.left))}`")
+
+
+def regrouped(code: Code) -> Iterator[Change]:
+    """Parentheses in another place: a * b + c as a * (b + c) or (a + c) * b, and the other way round."""
+    for kernel in code.kernels:
+        for node in _of_floats(kernel, (ast.Add, ast.Sub)):
+            inner, sign = node.left, "+" if isinstance(node.op, ast.Add) else "-"
+            if isinstance(inner, ast.BinOp) and isinstance(inner.op, ast.Mult | ast.Div):
+                a, b, c = code.text(inner.left), code.text(inner.right), code.text(node.right)
+                quotient = isinstance(inner.op, ast.Div)
+                yield Change((Edit(node, f"(({a} {sign} {c}) {'/' if quotient else '*'} {b})"),), _grouped(code, node))
+                if not quotient:
+                    yield Change((Edit(node, f"(({a}) * ({b} {sign} {c}))"),), _grouped(code, node))
+        for node in _of_floats(kernel, (ast.Mult, ast.Div)):
+            inner = node.left
+            if isinstance(inner, ast.BinOp) and isinstance(inner.op, ast.Add | ast.Sub):
+                a, b, c = code.text(inner.left), code.text(inner.right), code.text(node.right)
+                sign = "+" if isinstance(inner.op, ast.Add) else "-"
+                text = f"({a} {sign} ({b}) {'*' if isinstance(node.op, ast.Mult) else '/'} {c})"
+                yield Change((Edit(node, text),), _grouped(code, node))
+
+
+def _grouped(code: Code, node: ast.AST) -> str:
+    return f"has the parentheses of `{_short(code.text(node))}` in another place"
+
+
+def other_operation(code: Code) -> Iterator[Change]:
+    """+ for *, * for +, * for /."""
+    for kernel in code.kernels:
+        for node in _of_floats(kernel, tuple(_OTHER_OPERATION)):
+            text = f"(({code.text(node.left)}) {_OTHER_OPERATION[type(node.op)]} ({code.text(node.right)}))"
+            yield Change((Edit(node, text),), f"has another operation in `{_short(code.text(node))}`")
+
+
+def without_square(code: Code) -> Iterator[Change]:
+    """x * x as x, and as |x|."""
+    for kernel in code.kernels:
+        for node in _of_floats(kernel, (ast.Mult,)):
+            text = code.text(node.left)
+            if text == code.text(node.right):
+                yield Change((Edit(node, f"tl.abs({text})"),), f"takes the magnitude of `{text}` for its square")
+                yield Change((Edit(node, f"({text})"),), f"does not square `{text}`")
+
+
+def _of_floats(kernel: ast.FunctionDef, kinds: tuple[type, ...]) -> Iterator[ast.BinOp]:
+    """Arithmetic on numbers that were loaded, not on places."""
+    floats = loaded_floats(kernel)
+    for node in _arithmetic(kernel, kinds):
+        used = names(node)
+        if set(used) & floats and not any(name.endswith("_ptr") or name.startswith("stride") for name in used):
+            yield node
 
 
 def other_function(code: Code) -> Iterator[Change]:

@@ -281,7 +281,8 @@ def _becomes(code: Code, node: ast.AST, text: str) -> Change:
 
 _EXCHANGES = (
     memory.other_stride, memory.swapped_strides, loops.off_by_one, loops.other_program, memory.swapped_loads,
-    numbers.opposite_sign, numbers.swapped_operands, numbers.lost_operand, numbers.other_function, numbers.other_axis,
+    numbers.opposite_sign, numbers.swapped_operands,
+    numbers.regrouped, numbers.other_operation, numbers.lost_operand, numbers.other_function, numbers.other_axis,
     memory.other_size, memory.other_pointer, launches.grid_axis, launches.other_host_size,
 )  # fmt: skip
 _INSERTIONS = (

@@ -64,16 +64,25 @@ class Code:
     @cached_property
     def kernels(self) -> list[ast.FunctionDef]:
         """Functions that Triton compiles, device functions too."""
-        return [node for node in self._functions if node.decorator_list]
+        return [node for node in self._functions if _is_compiled(node)]
 
     @cached_property
     def hosts(self) -> list[ast.FunctionDef]:
-        """Functions that run in Python."""
-        return [node for node in self._functions if not node.decorator_list]
+        """Functions and methods that run in Python.
 
-    @property
+        Findings and authors' tests are none: any finding counts that breaks the kernel, and the stub's own test does.
+        """
+        return [one for one in self._functions if not (_is_compiled(one) or one in self.findings or _is_test(one))]
+
+    @cached_property
+    def findings(self) -> list[ast.FunctionDef]:
+        """Functions that say what breaks the kernel as it was."""
+        return [node for node in self._functions if node.name.startswith("breaking_")]
+
+    @cached_property
     def _functions(self) -> list[ast.FunctionDef]:
-        return [node for node in self.tree.body if isinstance(node, ast.FunctionDef)]
+        bodies = [self.tree.body, *(node.body for node in self.tree.body if isinstance(node, ast.ClassDef))]
+        return [node for body in bodies for node in body if isinstance(node, ast.FunctionDef)]
 
     def calls(self, name: str, within: ast.AST | None = None) -> Iterator[ast.Call]:
         """Calls of `tl.name`, `triton.name`, `x.name` in the kernels, or in `within`, in the order of the text."""
@@ -81,6 +90,15 @@ class Code:
             for node in in_order(root):
                 if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == name:
                     yield node
+
+
+def _is_compiled(function: ast.FunctionDef) -> bool:
+    return any("jit" in ast.unparse(decorator) for decorator in function.decorator_list)
+
+
+def _is_test(function: ast.FunctionDef) -> bool:
+    """An author's, which takes nothing; a test that is itself the answer is given what it tests."""
+    return function.name.startswith("test_") and not function.args.args
 
 
 def in_order(root: ast.AST) -> list[ast.AST]:
