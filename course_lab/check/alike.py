@@ -14,6 +14,7 @@ import torch
 
 from course_lab.authoring.exercise import Exercise
 from course_lab.check import client
+from course_lab.check.budget import Budget
 from course_lab.check.protocol import Job
 from course_lab.check.sentences import ALIKE, Diagnosis
 from course_lab.check.verdict import CaseRun, compare
@@ -21,12 +22,12 @@ from course_lab.check.verdict import CaseRun, compare
 VAGUE = frozenset(
     {"unknown", "constant-factor", "row-factor", "half-accumulation"}
 )  # these describe, and explain little
-_SECONDS = 2.0  # for all mistakes together; those that were not reached are no match
+_SECONDS = 1.0  # of processor time, for all mistakes together; those that were not reached are no match
 _MOST_CASES = 2
 
 
 def recognise(
-    exercise: Exercise, job: Job, wrong: list[CaseRun], mistakes: Iterable[tuple[str, str]]
+    exercise: Exercise, job: Job, wrong: list[CaseRun], mistakes: Iterable[tuple[str, str]], budget: Budget
 ) -> Diagnosis | None:
     """The one diagnosis whose mistakes give the answer's wrong numbers; None when there is none, or several.
 
@@ -41,7 +42,7 @@ def recognise(
     if not known or not telling:
         return None
     job = replace(job, cases=tuple(run.args for run in telling))
-    answers = client.run_answers(job, [code for _, code in known], time_limit=_SECONDS)
+    answers = client.run_answers(job, [code for _, code in known], budget, seconds=_SECONDS)
     found = {name for (name, _), outputs in zip(known, answers) if _same(outputs, telling)}
     if len(found) != 1:
         return None

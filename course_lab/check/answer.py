@@ -78,7 +78,7 @@ def taken_first(tree: ast.Module) -> ast.BinOp | None:
         for side in (node.left, *node.comparators) if isinstance(node, ast.Compare) else ():
             if not isinstance(side, ast.BinOp) or not isinstance(side.op, ast.BitAnd | ast.BitOr):
                 continue
-            if len(node.ops) > 1 or any(isinstance(part, ast.Compare) for part in (side.left, side.right)):
+            if len(node.ops) > 1 or isinstance(side.left, ast.Compare) != isinstance(side.right, ast.Compare):
                 return side
     return None
 

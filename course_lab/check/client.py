@@ -17,6 +17,7 @@ from typing import Any
 import torch
 import triton
 
+from course_lab.check.budget import Budget
 from course_lab.check.protocol import Definition, Found, Job, ProtocolError, Seen, clean, read, wire
 from gfxlab import sandbox
 from gfxlab.sandbox import Confined, Error, Outcome
@@ -87,13 +88,18 @@ def run_cases(
 
 
 def run_answers(
-    job: Job, codes: list[str], *, time_limit: float, trusted: bool = True
+    job: Job, codes: list[str], budget: Budget, *, seconds: float | None = None, trusted: bool = True
 ) -> list[tuple[tuple[torch.Tensor, ...], ...]]:
-    """Execute several answers on every case: for each answer that was reached, the outputs of the cases that worked."""
-    outcome = _run(f"{_CHILD}:run_answers", job, {"codes": tuple(codes)}, time_limit, MEMORY, trusted=trusted)
+    """Execute several answers on every case: for each answer that was reached, the outputs of the cases that worked.
+
+    seconds: of the budget's processor time, all that is left when None; what was spent is taken off.
+    """
+    more = {"codes": tuple(codes), "seconds": budget.left if seconds is None else min(seconds, budget.left)}
+    outcome = _run(f"{_CHILD}:run_answers", job, more, budget.patience, MEMORY, trusted=trusted)
     try:
+        budget.spent += max((float(part["spent"]) for part in outcome.parts), default=0.0)
         return [read(tuple[tuple[torch.Tensor, ...], ...], part["outputs"]) for part in outcome.parts]
-    except (ProtocolError, KeyError, TypeError):
+    except (ProtocolError, KeyError, TypeError, ValueError):
         return []
 
 

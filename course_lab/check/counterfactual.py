@@ -9,7 +9,6 @@ clause is, in the learner's own names.
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -19,6 +18,7 @@ import torch
 from course_lab.authoring.operators import Generated, generate
 from course_lab.check import client
 from course_lab.check.alike import VAGUE, is_telling, same_case
+from course_lab.check.budget import Budget
 from course_lab.check.protocol import Job
 from course_lab.check.sentences import Diagnosis
 from course_lab.check.verdict import CaseRun, is_plain, right_outputs, total_bytes
@@ -26,10 +26,10 @@ from course_lab.check.verdict import CaseRun, is_plain, right_outputs, total_byt
 # the rule saw something certain, but not its cause
 DOUBTFUL = VAGUE | {
     "out-of-bounds", "between-rows", "mask-too-wide", "partly-written", "overlapping-programs", "shifted",
-    "swapped-strides", "missing-int64",
+    "swapped-strides", "missing-int64", "wrong-stride",
 }  # fmt: skip
-_SECONDS = 3.0
 _MOST = 8  # that fit one case and are tried on others
+_CONFIRMING = 0.5  # seconds of processor time that are kept for it
 _KEPT = 64
 _Outputs = tuple[torch.Tensor, ...] | None
 _seen: dict[tuple[str, str, str], list[_Outputs]] = {}  # of this process: solution, case -> outputs of each mistake
@@ -45,9 +45,9 @@ class Question:
     arguments: tuple[str, ...]
 
 
-def explain(found: Diagnosis, question: Question) -> Diagnosis | None:
+def explain(found: Diagnosis, question: Question, budget: Budget) -> Diagnosis | None:
     """`found` with the mistake named whose numbers the answer has; None when there is none."""
-    fitting = recognise(question)
+    fitting = recognise(question, budget)
     clauses = list(dict.fromkeys(in_own_names(one.says, question) for one in fitting))
     if not clauses:
         return None
@@ -58,27 +58,25 @@ def explain(found: Diagnosis, question: Question) -> Diagnosis | None:
     return Diagnosis(code, sentence if found.code in VAGUE else f"{found.sentence} {sentence}")
 
 
-def recognise(question: Question) -> list[Generated]:
+def recognise(question: Question, budget: Budget) -> list[Generated]:
     """The mistakes with the answer's numbers, the likeliest first."""
     wrong = sorted(
         (run for run in question.runs if is_plain(run) and run.values_wrong and is_telling(run)), key=total_bytes
     )
     if not wrong:
         return []
-    started = time.monotonic()
     mistakes = _mistakes(question.solution)
-    outputs = _outputs(question, mistakes, wrong[0])
+    outputs = _outputs(question, mistakes, wrong[0], budget)
     fitting = [one for one, made in zip(mistakes, outputs) if made is not None and same_case(made, wrong[0])][:_MOST]
     right = sorted((run for run in question.runs if is_plain(run) and run.passed and run.own_launches), key=total_bytes)
     others = [*[run for run in wrong[1:] if run.case.name != wrong[0].case.name][:1], *right[:1]]
-    left = _SECONDS - (time.monotonic() - started)
-    return _confirmed(question, fitting, others, max(left, 0.5)) if fitting and others else fitting
+    return _confirmed(question, fitting, others, budget) if fitting and others else fitting
 
 
-def _confirmed(question: Question, fitting: list[Generated], others: list[CaseRun], seconds: float) -> list[Generated]:
+def _confirmed(question: Question, fitting: list[Generated], others: list[CaseRun], budget: Budget) -> list[Generated]:
     """Those that fit in the other cases as well."""
     job = replace(question.job, cases=tuple(run.args for run in others))
-    made = client.run_answers(job, [one.code for one in fitting], time_limit=seconds)
+    made = client.run_answers(job, [one.code for one in fitting], budget)
     return [one for one, outputs in zip(fitting, made) if len(outputs) == len(others) and _all_fit(outputs, others)]
 
 
@@ -86,14 +84,15 @@ def _all_fit(outputs: tuple[tuple[torch.Tensor, ...], ...], runs: list[CaseRun])
     return all(right_outputs(made, run) if run.passed else same_case(made, run) for made, run in zip(outputs, runs))
 
 
-def _outputs(question: Question, mistakes: list[Generated], run: CaseRun) -> list[_Outputs]:
+def _outputs(question: Question, mistakes: list[Generated], run: CaseRun, budget: Budget) -> list[_Outputs]:
     """What each mistake makes of a case; None where it fails, or was not reached."""
     key = question.job.number, question.solution, run.case.name
     known = _seen.pop(key, [])
     if len(known) < len(mistakes):
         job = replace(question.job, cases=(run.args,))
         codes = [one.code for one in mistakes[len(known) :]]
-        known = known + [made[0] if made else None for made in client.run_answers(job, codes, time_limit=_SECONDS)]
+        seconds = max(budget.left - _CONFIRMING, 0.0)
+        known = known + [made[0] if made else None for made in client.run_answers(job, codes, budget, seconds=seconds)]
     if len(_seen) >= _KEPT:
         _seen.pop(next(iter(_seen)))
     _seen[key] = known

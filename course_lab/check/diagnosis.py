@@ -19,8 +19,15 @@ import torch
 from course_lab.authoring.exercise import Exercise
 from course_lab.authoring.far_rows import is_far
 from course_lab.check import answer
-from course_lab.check.protocol import FaultSeen, RaceSeen
-from course_lab.check.sentences import MASK_TOO_WIDE, PARTLY_WRITTEN, Diagnosis, diagnosis, plain_exception
+from course_lab.check.protocol import FaultSeen, Outside, RaceSeen
+from course_lab.check.sentences import (
+    MASK_TOO_WIDE,
+    PARTLY_WRITTEN,
+    WRONG_STRIDE,
+    Diagnosis,
+    diagnosis,
+    plain_exception,
+)
 from course_lab.check.verdict import CaseRun, Comparison, close, compare, fresh, numbers
 from gfxlab.programs import format_program
 
@@ -296,12 +303,22 @@ def faults(facts: Facts) -> Diagnosis | None:
     past_the_end &= fault.partial or fault.lanes > 1 or masked  # one number by itself has no lanes to mask
     if fault.first_element < 0 and _may_be_padding(facts):
         return diagnosis("padding-slot", **about)
+    about |= {"element": _place(fault), "size": fault.size}
+    if masked and fault.outside.way in WRONG_STRIDE:
+        return _wrong_stride(fault.outside, about)
     if fault.first_element < 0 or not past_the_end:
-        return diagnosis("out-of-bounds", element=fault.first_element, size=fault.size, **about)
+        return diagnosis("out-of-bounds", **about)
     if masked:
-        why = "one-lane" if fault.lanes == 1 else "mask"
-        return diagnosis("mask-too-wide", element=_place(fault), size=fault.size, ask=MASK_TOO_WIDE[why], **about)
+        ask = MASK_TOO_WIDE["one-lane" if fault.lanes == 1 else fault.outside.way]
+        return diagnosis("mask-too-wide", ask=ask.format(axis=fault.outside.axis), **about)
     return diagnosis("missing-load-mask" if fault.kind == "load" else "missing-store-mask", **about)
+
+
+def _wrong_stride(outside: Outside, about: dict[str, Any]) -> Diagnosis:
+    """Something is as far apart as nothing in the tensor is: no mask could mend that."""
+    other = format_program(outside.other) if outside.other else ""
+    why = WRONG_STRIDE[outside.way].format(axis=outside.axis, step=outside.step, other=other)
+    return diagnosis("wrong-stride", why=why, strides=outside.strides, **about)
 
 
 def _place(fault: FaultSeen) -> str:
@@ -571,11 +588,34 @@ def nearly(facts: Facts) -> Diagnosis | None:
         if expected.dtype.kind != "f" or not np.isfinite(got[finite]).all() or not finite.any():
             return False
         near = max(0.02, comparison.step)
-        return np.abs(got - expected)[finite].max() <= near * np.abs(expected[finite]).max()
+        return np.abs(got[finite] - expected[finite]).max() <= near * np.abs(expected[finite]).max()
 
     if any(_is_wide(run) for run in facts.wrong) and not answer.names(facts.tree, "float16", "bfloat16"):
         return None  # nothing there has fewer bits
-    return diagnosis("half-accumulation") if _everywhere(test, facts) else None
+    return diagnosis("half-accumulation") if _everywhere(test, facts) or _only_narrow(facts) else None
+
+
+def _only_narrow(facts: Facts) -> bool:
+    """Right wherever all is float32, and elsewhere off by no more than roundings of the arguments could do."""
+    if any(map(_is_wide, facts.failing)) or not any(run.passed and _is_wide(run) for run in facts.runs):
+        return False
+    return all(_like_roundings(run) for run in facts.wrong)
+
+
+def _like_roundings(run: CaseRun) -> bool:
+    given = [a.detach().double().abs() for a in run.args if isinstance(a, torch.Tensor) and a.dtype.is_floating_point]
+    largest = max((float(a[a.isfinite()].max()) for a in given if a.isfinite().any()), default=0.0)
+    for comparison in run.comparisons:
+        expected, got = comparison.expected, comparison.got
+        if comparison.right or expected.dtype.kind != "f":
+            continue
+        finite = np.isfinite(expected)
+        if not np.isfinite(got[finite]).all() or not finite.any():
+            return False
+        most = max(largest, float(np.abs(expected[finite]).max()))
+        if np.abs(got[finite] - expected[finite]).max() > max(0.02 * most, comparison.step * most):
+            return False
+    return True
 
 
 def only_in_16_bits(facts: Facts) -> Diagnosis | None:

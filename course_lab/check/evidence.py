@@ -14,6 +14,7 @@ import numpy as np
 import torch
 
 from course_lab.authoring.far_rows import is_spread, untouched
+from course_lab.check import outside
 from course_lab.check.protocol import Event, FaultSeen, LaunchSeen, Loads, Overlap, Program
 from course_lab.check.races import Races, Touch
 from gfxlab.engine import hooks
@@ -47,6 +48,7 @@ class Evidence:
         self._loads: dict[str, list[int]] = {}  # lanes, and different elements
         self._busy: dict[Program, int] = {}  # and the first element that each stored
         self._races = Races()
+        self._starts = outside.Starts()
 
     # ---- called by the interpreter
 
@@ -56,7 +58,7 @@ class Evidence:
         about["given"] = tuple(name for name, tensor in launch.tensors.items() if _address(tensor) in self._given)
         about["reached"] = self._reached(list(launch.tensors.values())) if mine else ()
         self.launches.append(LaunchSeen(launch.name, tuple(launch.grid), mine, **about))
-        self._tensors, self._stored = launch.tensors, {}
+        self._tensors, self._stored, self._starts = launch.tensors, {}, outside.Starts()
         self._loads, self._busy, self._races = {}, {}, Races()
         self._alive.extend(self._tensors.values())
 
@@ -75,6 +77,7 @@ class Evidence:
         return tuple(sorted(reached))
 
     def on_access(self, access: hooks.Access) -> None:
+        self._starts.note(access)
         self._note_faults(access)
         launch = self.launches[-1]
         unfilled = access.kind == "load" and not access.has_other and not access.mask.all()
@@ -133,8 +136,11 @@ class Evidence:
             if len(self.faults) < _MAX_FAULTS:
                 names = ("kind", "program", "tensor", "size", "first_element", "lanes", "line", "message")
                 about = {name: getattr(fault, name) for name in names}
-                index = _index(fault.first_element, self._tensors.get(fault.tensor))
-                self.faults.append(FaultSeen(partial=bool(access.mask.any()), index=index, **about))
+                tensor = self._tensors.get(fault.tensor)
+                about["index"] = _index(fault.first_element, tensor)
+                if tensor is not None and access.lanes is not None:
+                    about["outside"] = outside.look(access, fault.outside, tensor, self._starts)
+                self.faults.append(FaultSeen(partial=bool(access.mask.any()), **about))
         self._faults_seen = len(self._guard_faults)
 
     def _note_load(self, access: hooks.Access, place: _Place) -> None:

@@ -37,6 +37,7 @@ from course_lab.check import (
     simulated,
     unread,
 )
+from course_lab.check.budget import Budget
 from course_lab.check.child import CASE_MARK
 from course_lab.check.client import Attempt
 from course_lab.check.diagnosis import (
@@ -60,8 +61,8 @@ from gfxlab import engines
 _MAX_CHILDREN = 4  # after so many crashes the cases that are left are not tried
 _GPU_SECONDS = 60.0  # a fresh process must wake the device and compile
 _CARD_ARCH = "gfx942"
-_SEARCH_SECONDS = 3.0  # for the place of a mistake
-_PLACED = alike.VAGUE | {"mask-too-wide", "out-of-bounds", "shifted", "swapped-strides"}
+_SEARCH_SECONDS = 3.0  # of processor time: for the place of a mistake, and as long for its like
+_PLACED = alike.VAGUE | {"mask-too-wide", "out-of-bounds", "shifted", "swapped-strides", "wrong-stride"}
 _Mistakes = Callable[[], list[tuple[str, str]]]
 _Tell = Callable[[str], object]
 
@@ -289,7 +290,10 @@ def _right_offsets(facts: Facts, given: Given) -> bool:
 
 
 def _wrong_part(facts: Facts) -> str:
-    run = next((run for run in facts.wrong if is_plain(run)), None)
+    plain = [run for run in facts.wrong if is_plain(run)]
+    if numbers := parts.wrong_numbers(plain, facts.exercise.arguments):
+        return numbers
+    run = next(iter(plain), None)
     return parts.wrong_part(run, [output_name(run, i) for i in range(len(run.expected))]) if run else ""
 
 
@@ -302,10 +306,10 @@ def _place(facts: Facts, found: Diagnosis, code: str, given: Given) -> str:
 
 def _compared(facts: Facts, found: Diagnosis, code: str, given: Given, tell: _Tell) -> Diagnosis | None:
     """The author's mistake, or the machine's, that gives the answer's numbers."""
-    job = make_job(facts.exercise, code, facts.runs)
+    job, budget = make_job(facts.exercise, code, facts.runs), Budget(_SEARCH_SECONDS)
     if found.code in alike.VAGUE:
         tell("comparing with known mistakes")
-        if known := alike.recognise(facts.exercise, job, facts.wrong, given.mistakes()):
+        if known := alike.recognise(facts.exercise, job, facts.wrong, given.mistakes(), budget):
             return known
     if given.solution is None:
         return None
@@ -314,7 +318,7 @@ def _compared(facts: Facts, found: Diagnosis, code: str, given: Given, tell: _Te
         return gap
     tell("comparing with every mistake in one place")
     question = counterfactual.Question(job, given.solution, facts.runs, facts.exercise.arguments)
-    return counterfactual.explain(found, question)
+    return counterfactual.explain(found, question, budget)
 
 
 def _not_run(exercise: Exercise) -> tuple[CaseResult, ...]:

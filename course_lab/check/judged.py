@@ -15,6 +15,7 @@ import torch
 
 from course_lab.authoring.exercise import Exercise, picked
 from course_lab.check import client
+from course_lab.check.budget import Budget
 from course_lab.check.diagnosis import COMPLAINT
 from course_lab.check.protocol import Job, OwnKernel, Problem, Seen
 from course_lab.check.verdict import CaseRun
@@ -56,7 +57,8 @@ class Ask:
             left = list(codes[len(found) :])
             if not left:
                 break
-            made = client.run_answers(job, left, time_limit=self.exercise.time_limit, trusted=False)[: len(left)]
+            budget = Budget(self.exercise.time_limit)
+            made = client.run_answers(job, left, budget, trusted=False)[: len(left)]
             found += made if len(made) == len(left) else [*made, ()]  # the one that it died in
         return found + [()] * (len(codes) - len(found))
 

@@ -172,6 +172,23 @@ class LaunchSeen:
 
 
 @dataclass(frozen=True)
+class Outside:
+    """How an access leaves its tensor.
+
+    way: "step" (lanes that are neighbours along `axis` of the block lie `step` apart, as nothing does in the tensor),
+    "advance" (so does the program begin after `other`), "inverted" (what the mask holds back lies inside, and what it
+    lets through outside), "whole" (all that it lets through), "one" (a single place along `axis`), "open" (along `axis`
+    it holds nothing back), or "".  strides: of the tensor's dimensions that are longer than 1.
+    """
+
+    way: str = ""
+    axis: int = 0
+    step: int = 0
+    strides: tuple[int, ...] = ()
+    other: Program | None = None
+
+
+@dataclass(frozen=True)
 class FaultSeen:
     """An access outside every tensor (see `hooks.Fault`).
 
@@ -189,6 +206,7 @@ class FaultSeen:
     partial: bool
     message: str
     index: tuple[int, ...] = ()
+    outside: Outside = Outside()
 
 
 @dataclass(frozen=True)

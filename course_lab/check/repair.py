@@ -8,11 +8,11 @@ change is never shown: only its line, and what stands there now.
 from __future__ import annotations
 
 import ast
-import time
 from dataclasses import replace
 
 from course_lab.authoring.operators.single_changes import Repair, repairs
 from course_lab.check import answer, client
+from course_lab.check.budget import Budget
 from course_lab.check.protocol import Job
 from course_lab.check.verdict import CaseRun, is_plain, right_outputs, total_bytes
 
@@ -27,6 +27,7 @@ def place(job: Job, solution: str | None, runs: list[CaseRun], seconds: float) -
     """Where one change makes the answer right, in a sentence; "" where none of them does.
 
     job: the answer's, as for the check; its cases are replaced.  solution: whose constants are tried, or None.
+    seconds: of processor time.
     """
     found = mend(job, solution, runs, seconds)
     if not found:
@@ -38,17 +39,17 @@ def place(job: Job, solution: str | None, runs: list[CaseRun], seconds: float) -
 
 def mend(job: Job, solution: str | None, runs: list[CaseRun], seconds: float) -> list[Repair]:
     """The changes that make the answer right, the likeliest first; none where the time was too short to find one."""
-    ends = time.monotonic() + seconds
+    budget = Budget(seconds)
     plain = sorted((run for run in runs if is_plain(run)), key=total_bytes)
     wrong, right = [run for run in plain if not run.passed], [run for run in plain if run.passed and run.own_launches]
     if not wrong or wrong[0].seen.problem:
         return []
     tried = list(repairs(job.code, _constants(solution)))
     one_case = replace(job, cases=(wrong[0].args,))
-    made = client.run_answers(one_case, [one.code for one in tried], time_limit=_SHARE * seconds)
+    made = client.run_answers(one_case, [one.code for one in tried], budget, seconds=_SHARE * seconds)
     fitting = [one for one, outputs in zip(tried, made) if outputs and right_outputs(outputs[0], wrong[0])][:_MOST]
     others = [*wrong[:_OTHERS], *right[:1]]
-    return [one for one in fitting if _passes(one, job, others, max(ends - time.monotonic(), 1.0))]
+    return [one for one in fitting if _passes(one, job, others, max(budget.patience, 1.0))]
 
 
 def _passes(one: Repair, job: Job, runs: list[CaseRun], seconds: float) -> bool:

@@ -52,6 +52,8 @@ SENTENCES = {
     "2^31 and wrapped around. In how many bits is a row's number multiplied by its stride?",
     "far-row-missed": "Only the case “{case}” fails, and nothing leaves a tensor: what belongs to a row with a large "
     "number went elsewhere. In how many bits is that number kept, and what is done to it?",
+    "wrong-stride": "Line {line} of program {program} reaches element {element} of {tensor}, which has {size}: {why}, "
+    "and its strides are {strides}. Which number says how far it is to the next row?",
     "between-rows": "Line {line} of program {program} reaches between the rows of {tensor}: "
     "they lie further apart than they are long. Which number says how far?",
     "program-id-unused": "Programs {first} and {second} wrote the same elements. "
@@ -118,8 +120,18 @@ SENTENCES = {
 
 MASK_TOO_WIDE = {
     "one-lane": "It is one lane too many: `<` or `<=`, and is the bound right?",
-    "mask": "Either the bound of the mask is no size of this tensor, or the offsets leave it: compare both, "
+    "one": "It is one too many along axis {axis} of the block: `<` or `<=`, and is the bound right?",
+    "inverted": "What it holds back lies inside, and what it lets through outside. Which way round is it?",
+    "whole": "Nothing that this program does there lies inside: is the grid too large, or does its block begin at "
+    "another program's number, or too far on?",
+    "open": "Along axis {axis} of the block it holds nothing back. Which size ends there?",
+    "": "Either the bound of the mask is no size of this tensor, or the offsets leave it: compare both, "
     "stride by stride, with the grid.",
+}
+
+WRONG_STRIDE = {
+    "step": "what is next along axis {axis} of its block lies {step} elements on",
+    "advance": "it begins {step} elements after program {other}",
 }
 
 PARTLY_WRITTEN = {
@@ -316,10 +328,17 @@ def diagnosis(code: str, **fields: Any) -> Diagnosis:
     return Diagnosis(code, SENTENCES[code].format(**fields))
 
 
+_ASKED = (
+    "Look at how its offsets are computed.",
+    "Which number says how far?",
+    "Which number says how far it is to the next row?",
+)
+
+
 def without_question(found: Diagnosis) -> Diagnosis:
     """What was found, without asking for what is known by now: the mask, or the offsets?"""
     text = found.sentence
-    for question in (MASK_TOO_WIDE["mask"], "Look at how its offsets are computed.", "Which number says how far?"):
+    for question in (MASK_TOO_WIDE[""], *_ASKED):
         text = text.replace(question, "").rstrip()
     return Diagnosis(found.code, text)
 

@@ -59,7 +59,7 @@ MUTANTS = {
         Mutant(
             "row stride of x in y",
             (("y_ptr + offs_m[:, None] * N", "y_ptr + offs_m[:, None] * stride_xm"),),
-            "out-of-bounds",
+            "wrong-stride",
         ),
         Mutant("mask on the rows only", ((" & (offs_n[None, :] < N)", ""),), "mask-too-wide"),
         Mutant("mask on the columns only", (("(offs_m[:, None] < M) & ", ""),), "mask-too-wide"),
@@ -96,7 +96,7 @@ MUTANTS = {
         Mutant("the size of the model", (("residual, y, n,", "residual, y, 21312,"),), "hard-coded-size"),
     ),
     "1.6": (
-        Mutant("one stride for both", (("* stride_rm", "* stride_xm"),), "mask-too-wide"),
+        Mutant("one stride for both", (("* stride_rm", "* stride_xm"),), "wrong-stride"),
         Mutant("rows N apart", (("* stride_xm", "* N"),), "between-rows"),
         Mutant("bias without a mask", (("mask=offs_n < N, other=0.0", ""),), "missing-load-mask"),
         Mutant(

@@ -56,7 +56,7 @@ MUTANTS = {
         Mutant(
             "one stride for both inputs",
             (("residual_ptr + row * stride_rm", "residual_ptr + row * stride_xm"),),
-            "mask-too-wide",
+            "wrong-stride",
         ),
         Mutant("loads without other=", ((", other=0.0", ""),), "missing-other"),
         Mutant(

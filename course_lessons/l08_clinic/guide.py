@@ -36,6 +36,7 @@ TAUGHT = {
     "out-of-bounds": "01_vector_add#The idea on paper",
     "missing-int64": "01_vector_add#When 32 bits are not enough (optional)",
     "between-rows": "01_vector_add#Rung 5: two dimensions",
+    "wrong-stride": "01_vector_add#Rung 5: two dimensions",
     "program-id-unused": "01_vector_add#Rung 2: many programs",
     "overlapping-programs": "01_vector_add#Rung 2: many programs",
     "output-untouched": "00_start_here#Your first kernel",

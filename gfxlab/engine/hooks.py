@@ -61,6 +61,7 @@ class Fault:
     lanes: int
     line: int
     filename: str
+    outside: np.ndarray | None = field(default=None, compare=False, repr=False)  # which lanes, as a mask of the block
 
     @property
     def message(self) -> str:
@@ -309,6 +310,7 @@ def _report(kind: str, region: _Region | None, elements: np.ndarray, outside: np
         lanes=int(outside.sum()),
         line=line,
         filename=filename,
+        outside=outside,
     )
     if _state.policy == "raise":
         raise OutOfBoundsError(fault.message)

@@ -135,7 +135,7 @@ def _leaks(
         where = _difference(
             first, _by_name(zeros, first), _by_name(other, first), "with 0 in masked lanes", "with poison there"
         )
-        more = f" The same holds of {', '.join(others)}." if others else ""
+        more = f" So does {', '.join(others)}." if others else ""
         yield Finding("leak", kernel, f"A load without other= reaches the result: {where}{more}", *line)
 
 

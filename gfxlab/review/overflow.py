@@ -60,8 +60,7 @@ def of_launch(launch: Launch, sizes: Mapping[str, int], arch: str) -> Iterator[F
     numbers = {name: value for name, value in args.items() if isinstance(value, int) and not isinstance(value, bool)}
     at = ", ".join(f"{name}={size:,}" for name, size in sizes.items() if name in {*launch.args, *AXES})
     for found in overflows(text, grid, numbers, {name: ends for name, ends in read.items() if ends}):
-        what = "an offset of this line" if found.line else f"`{found.words}`"
-        evidence = f"At {at} {what} reaches {found.reached:,}; 32 bits hold {_HIGH:,}."
+        evidence = f"At {at} `{found.words}` reaches {found.reached:,}; 32 bits hold {_HIGH:,}."
         yield Finding("overflow", launch.name, evidence, found.file, found.line)
 
 

@@ -13,9 +13,9 @@ def asked(monkeypatch):
     """How many mistakes were run, each time."""
     counts, real = [], client.run_answers
 
-    def run(job, codes, **options):
+    def run(job, codes, budget, **options):
         counts.append(len(codes))
-        return real(job, codes, **options)
+        return real(job, codes, budget, **options)
 
     monkeypatch.setattr(client, "run_answers", run)
     monkeypatch.setattr(counterfactual, "_seen", {})

@@ -51,6 +51,13 @@ MISTAKES = [  # exercise, edits of its solution, the code to be reported, words 
     (ROW_SUM, [("kernel[(M,)]", "kernel[(M - 1,)]")], "partly-written", "first [3, 0]"),
     (COPY, [("y.stride(0), y.stride(1)", "y.stride(1), y.stride(0)")], "swapped-strides", "transposed order"),
     (COPY, [("x.stride(0), x.stride(1)", "x.stride(1), x.stride(0)")], "swapped-strides", "transposed order"),
+    (COPY, [("[:, None] * stride_ym", "[:, None] * (stride_ym + 1)")], "wrong-stride", "next along axis 0"),
+    (ROW_SUM, [("row * stride_ym", "row * (stride_ym + 1)")], "wrong-stride", "elements after program"),
+    (COPY, [("mask = (offs_m[:, None] < M) & ", "mask = ")], "mask-too-wide", "Along axis 0 of the block it holds"),
+    (COPY, [("offs_m[:, None] < M", "offs_m[:, None] <= M")], "mask-too-wide", "one too many along axis 0"),
+    (DOUBLE, [("x * 2, mask=mask", "x * 2, mask=(mask == 0)")], "mask-too-wide", "Which way round"),
+    (DOUBLE, [("x.numel(), 128)", "x.numel(), 128) + 1"), ("offs < n", "offs < n + 128")], "mask-too-wide", "grid"),
+    (DOUBLE, [("x * 2", "tl.minimum(x, 1.0) + tl.minimum(x, 1.0)")], "partly-wrong", "where `x` is above 1"),
     (COPY, [("program_id(1)", "program_id(0)")], "program-id-unused", "every axis of the grid"),
     (COPY, [("triton.cdiv(N, 16))", "N // 16)")], "grid-floor-division", "positions along dimension 1"),
 ]  # fmt: skip
