@@ -252,6 +252,16 @@ def suspects(facts: Facts) -> Diagnosis | None:
     return None
 
 
+def likely_suspect(facts: Facts) -> Diagnosis | None:
+    """One that gives the numbers of nearly all wrong cases: in the others it may overflow, or lose digits otherwise."""
+    near = [run for run in facts.wrong if not _is_far(run)]
+    for suspect in facts.exercise.suspects:
+        found = [_reproduces(suspect.formula, run) for run in near]
+        if found.count(_SAME_AND_WRONG) >= _FEWEST and found.count(0) * _MANY <= len(found):
+            return Diagnosis(suspect.code, suspect.sentence)
+    return None
+
+
 _UNMASKED = ("missing-load-mask", "missing-store-mask")
 
 
@@ -717,6 +727,7 @@ RULES = (
     missing_other,
     nondeterministic,
     out_of_time,
+    likely_suspect,
     shifted,
     only_in_16_bits,
     constant_factor,

@@ -337,7 +337,7 @@ _GATHER = Exercise(
         Case("one column", _table(40, 1, 20), **_EXACT),
         Case("bfloat16 table, int32 index", _table(25, 90, 9, dtype=torch.bfloat16, index_dtype=torch.int32), **_EXACT),
         Case("wider than 1024", _table(5, 1030, 3), **_EXACT),
-        Case("40,000 columns", _table(4, 40_000, [3, 0]), **_EXACT),
+        Case("40,000 columns", _table(4, 40_000, [3]), **_EXACT),
         Case("a long table", _table(70_000, 8, [69_999, 0, 40_000, 300]), **_EXACT),
         Case("rows 2^30 elements apart, int32 index", _far_table, **_EXACT),
     ),

@@ -164,6 +164,16 @@ _RMS_SUSPECTS = (
         "The rows were multiplied by the root. By what does the definition divide?",
         lambda x, w, eps: _scaled(x, (_mean_square(x) + eps).sqrt(), w),
     ),
+    Suspect(
+        "sum-not-mean",
+        "The rows were divided by the root of the sum of their squares. Its mean is asked for.",
+        lambda x, w, eps: _scaled(x, torch.rsqrt(x.float().square().sum(-1, keepdim=True) + eps), w),
+    ),
+    Suspect(
+        "eps-as-bound",
+        "`eps` was taken for the least mean square allowed. In the definition it is added.",
+        lambda x, w, eps: _scaled(x, torch.rsqrt(_mean_square(x).clamp(min=eps)), w),
+    ),
     Suspect("missing-eps", _NO_EPS, lambda x, w, eps: _scaled(x, torch.rsqrt(_mean_square(x)), w)),
     Suspect(
         "missing-weight",
@@ -221,6 +231,11 @@ _MEAN_SQUARE = Exercise(
             "sum-not-mean", "This is the sum of the squares, not their mean.", lambda x: x.float().square().sum(-1)
         ),
         Suspect("mean-not-squared", "This is the mean of the row, not of its squares.", lambda x: x.float().mean(-1)),
+        Suspect(
+            "magnitudes-not-squared",
+            "This is the mean of the magnitudes, not of the squares.",
+            lambda x: x.float().abs().mean(-1),
+        ),
         Suspect(
             "square-of-mean",
             "This is the square of the mean. Square first, then take the mean.",
@@ -371,6 +386,11 @@ _ADD_RMS_NORM = Exercise(
             ),
         ),
         Suspect(
+            "returns-x",
+            "The second result is `x`. The new residual is the sum.",
+            lambda x, residual, w, eps: (reference.rms_norm(x + residual, w, eps), x),
+        ),
+        Suspect(
             "returns-old-residual",
             "The second result is the old residual. The new one is the sum.",
             lambda x, residual, w, eps: (reference.rms_norm(x + residual, w, eps), residual),
@@ -434,6 +454,11 @@ _LAYER_NORM = Exercise(
         "w + b`.",
     ),
     suspects=(
+        Suspect(
+            "weight-and-bias-swapped",
+            "Weight and bias have changed places: the weight multiplies, the bias is added.",
+            lambda x, w, b, eps: reference.layer_norm(x, b, w, eps),
+        ),
         Suspect(
             "padded-variance",
             "Idle lanes have joined the variance: after the mean is subtracted, they no longer hold zero.",

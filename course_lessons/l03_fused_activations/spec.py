@@ -217,6 +217,11 @@ _GATED_SUSPECTS = (
     Suspect("sigmoid-only", "The gate went through a sigmoid. SiLU is x times that.", _gated(torch.sigmoid)),
     Suspect("exponent-sign", _EXP_SIGN, _gated(lambda gate: gate * torch.sigmoid(-gate))),
     Suspect("exp-overflow", _OVERFLOW, _overflowing_gate),
+    Suspect(
+        "silu-of-the-product",
+        "SiLU was taken of the product. It belongs to the gate, before the multiplication.",
+        lambda x, *rest: _silu64(torch.mul(*_cut(x))).to(x.dtype),
+    ),
     *other_activations(_gated),
 )
 
@@ -371,6 +376,11 @@ _FAMILY = Exercise(
             "missing-cube",
             "The tanh form lacks its cubic term: the definition has `0.044715 * x**3`.",
             _kinds(gelu_tanh=_uncubed),
+        ),
+        Suspect(
+            "missing-cube",
+            "In the tanh form 0.044715 multiplies the third power of x. Here it multiplies x itself.",
+            _kinds(gelu_tanh=lambda g: g * torch.sigmoid(2 * 0.7978845608028654 * 1.044715 * g)),
         ),
         Suspect(
             "other-activation",

@@ -154,6 +154,11 @@ _ONE_TILE = Exercise(
     ),
     suspects=(
         Suspect(
+            "times-the-transpose",
+            "This is the product with `b` transposed: row by row, not row by column.",
+            lambda a, b: (_tile(a).float() @ _tile(b).float().T)[: len(a), : b.shape[1]],
+        ),
+        Suspect(
             "elementwise-product",
             "This is the product element by element. A matrix product sums over `K`.",
             lambda a, b: (_tile(a) * _tile(b)).float()[: len(a), : b.shape[1]],

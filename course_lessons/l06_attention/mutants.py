@@ -26,6 +26,11 @@ MUTANTS = {
     ),
     "6.2": (
         Mutant(
+            "the last block's maximum",
+            (("tl.maximum(row_max, tl.max(x, axis=0))", "tl.max(x, axis=0)"),),
+            "maximum-of-the-last-block",
+        ),
+        Mutant(
             "no guard",
             (('tl.where(new_max == -float("inf"), 0.0, new_max)', "new_max"),),
             "nothing-seen-yet",

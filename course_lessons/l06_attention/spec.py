@@ -95,6 +95,13 @@ def _lowest(generator: Generator) -> tuple:
     return (x,)
 
 
+def _falling(generator: Generator) -> tuple:
+    """The last block is 500 below those before it: what is kept relative to its maximum overflows."""
+    (x,) = _rows(3, 150)(generator)
+    x[:, 128:] -= 500.0
+    return (x,)
+
+
 def _rising(m: int, n: int, order: int) -> Make:
     """Rows that rise from left to right (order 1), or fall (-1), by 20 in all."""
 
@@ -285,6 +292,12 @@ def _behind(row_max: Tensor, row_sum: Tensor, part: Tensor) -> tuple[Tensor, Ten
     new_max = torch.maximum(row_max, part.amax(-1, keepdim=True))
     centre = torch.where(new_max == -_INF, 0.0, new_max)
     return new_max, row_sum * torch.exp(row_max - centre) + torch.exp(part - row_max).sum(-1, keepdim=True)
+
+
+def _latest(row_max: Tensor, row_sum: Tensor, part: Tensor) -> tuple[Tensor, Tensor]:
+    new_max = part.amax(-1, keepdim=True)
+    centre = torch.where(new_max == -_INF, 0.0, new_max)
+    return new_max, row_sum * torch.exp(row_max - centre) + torch.exp(part - centre).sum(-1, keepdim=True)
 
 
 def _centre_kept(row_max: Tensor, row_sum: Tensor, part: Tensor) -> tuple[Tensor, Tensor]:
@@ -507,6 +520,11 @@ _SOFTMAX = Exercise(
             for value in (-100.0, -1e3, -1e4)
         ),
         Suspect("zero-padding", _ZEROS, _softmax_of_padded),
+        Suspect(
+            "divided-without-exp",
+            "This is each element divided by the sum of its row. Softmax takes the exponentials of both.",
+            lambda x: (x.float() / x.float().sum(-1, keepdim=True)).to(x.dtype),
+        ),
         Suspect("no-maximum", _NO_MAXIMUM, lambda x: (x.float().exp() / x.float().exp().sum(-1, True)).to(x.dtype)),
         Suspect(
             "not-normalised",
@@ -555,6 +573,8 @@ _LOGSUMEXP = Exercise(
             **_LSE,
         ),
         Case("a first block of -inf", _rows_without(3, 200, (0, slice(0, 64)), (2, slice(0, 130))), **_LSE),
+        Case("a last block of -inf", _rows_without(3, 200, (0, slice(128, 200)), (2, slice(64, 200))), **_LSE),
+        Case("a last block far below the others", _falling, **_LSE),
         Case("a row of -inf", _rows_without(3, 100, (1, slice(None))), **_LSE),
         Case("float16, elements around 1000", _rows(3, 150, mean=1000.0, dtype=torch.float16), **_LSE),
         Case("rows further apart than their width", _rows(3, 100, strided=True), **_LSE),
@@ -608,6 +628,16 @@ _LOGSUMEXP = Exercise(
             lambda x: _walk(x, _guarded)[1].log().squeeze(-1),
         ),
         Suspect("no-maximum", _NO_MAXIMUM, lambda x: x.float().exp().sum(-1).log()),
+        Suspect(
+            "sum-of-the-blocks",
+            "The results of the blocks were added. The exponentials are to be added, before the logarithm is taken.",
+            lambda x: sum(part.float().logsumexp(-1) for part in x.split(64, -1)),
+        ),
+        Suspect(
+            "maximum-of-the-last-block",
+            "The maximum is that of the last block alone. Where it lies far below the others, their sum is infinite.",
+            _lse_after(_latest),
+        ),
         Suspect(
             "base-2-logarithm",
             "The sum is one of powers of e, and its logarithm was taken to base 2.",
@@ -670,6 +700,11 @@ _ATTENTION = Exercise(
     suspects=(
         Suspect("keys-past-the-end", _PAST_THE_END, _keys_past_the_end),
         Suspect("missing-scale", _UNSCALED, _unscaled),
+        Suspect(
+            "result-scaled",
+            "The result was multiplied by `scale`. It belongs to the scores, before the exponential.",
+            lambda q, k, v: (_attended(q.float() @ k.float().T, v) * q.shape[-1] ** -0.5).to(q.dtype),
+        ),
         Suspect(
             "scaled-twice",
             "The scores are smaller than they should be by one more factor `scale`.",

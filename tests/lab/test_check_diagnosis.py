@@ -6,7 +6,7 @@ import pytest
 import torch
 from small_exercises import COPY, COPY_SOLUTION, DOUBLE, LARGEST, ROW_SUM, SOLUTIONS, vector
 
-from course_lab.authoring.exercise import Case, Exercise
+from course_lab.authoring.exercise import Case, Exercise, Suspect
 from course_lab.check import grade
 from course_lab.check.protocol import Problem
 from course_lab.check.sentences import SENTENCES, plain_exception
@@ -93,6 +93,51 @@ def test_a_kernel_that_stores_moved_by_one_is_told_so():
 def test_a_suspect_must_explain_every_wrong_case():
     wrong_twice = SOLUTIONS[DOUBLE].replace("x * 2", "tl.where(n == 500, x + 1, x * x)")
     assert grade(DOUBLE, wrong_twice).diagnosis.code != "squared"
+
+
+def test_a_suspect_that_explains_nearly_all_is_named():
+    more = tuple(Case(f"{n} elements", vector(n), 1e-5, 1e-5) for n in (7, 30, 60, 90))
+    overflows = SOLUTIONS[DOUBLE].replace("x * 2", "tl.where(n == 60, x * 1e30 * 1e30, x * x)")
+    assert grade(replace(DOUBLE, cases=more), overflows).diagnosis.code == "squared"
+
+
+TWO = """
+@triton.jit
+def two_kernel(x_ptr, y_ptr, z_ptr, BLOCK: tl.constexpr):
+    offs = tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + offs)
+    tl.store(y_ptr + offs, x * x)
+    tl.store(z_ptr + offs, x + 1)
+
+
+def double(x):
+    y, z = torch.empty_like(x), torch.empty_like(x)
+    two_kernel[(1,)](x, y, z, BLOCK=64)
+    return y, z
+"""
+
+
+def test_a_mistake_in_one_of_two_results_is_recognised_though_it_may_change_both():
+    both = Suspect("squares", "Both are squares.", lambda x: (x * x, x * x))
+    cases = (Case("64", vector(64), 1e-5, 1e-5),)
+    exercise = replace(DOUBLE, reference=lambda x: (2 * x, x + 1), suspects=(both,), cases=cases)
+    assert grade(exercise, TWO).diagnosis.code == "squares"
+
+
+def test_a_load_without_a_mask_comes_before_a_mistake_recognised_by_its_numbers():
+    exercise = replace(
+        DOUBLE, suspects=(Suspect("rounds", "It rounds.", lambda x: x * 3 if x.numel() == 500 else x * 2),)
+    )
+    code = SOLUTIONS[DOUBLE].replace("x_ptr + offs, mask=mask", "x_ptr + offs")
+    wrong = code.replace("x * 2", "tl.where(n == 500, x * 3, x * 2)")
+    assert grade(exercise, wrong).diagnosis.code == "missing-load-mask"
+
+
+def test_pytorch_that_computes_before_the_kernel_is_found_and_a_copy_is_none():
+    halved = SOLUTIONS[DOUBLE].replace("x * 2", "x").replace("](x, y", "](x + x, y")
+    report = grade(DOUBLE, halved)
+    assert report.diagnosis.code == "torch-before" and "the numbers of x" in report.diagnosis.sentence
+    assert grade(DOUBLE, SOLUTIONS[DOUBLE].replace("](x, y", "](x.flip(0).flip(0).float().to(x.dtype), y")).passed
 
 
 def with_cases(*cases: Case) -> Exercise:
