@@ -106,6 +106,20 @@ def test_a_generator_s_state_is_a_seed_and_an_offset():
             torch.cuda.set_rng_state(torch.random.get_rng_state())
 
 
+@pytest.mark.parametrize("masked", [torch.float32, torch.bool, None])
+def test_attention_obeys_its_mask(masked):
+    q, k, v = torch.randn(3, 2, 4, 16, 8, generator=torch.manual_seed(0))
+    seen = torch.rand(2, 1, 16, 16) < 0.5
+    seen[0, 0, 3] = False  # a query that sees nothing gets zeros
+    mask = seen if masked == torch.bool else torch.zeros(seen.shape).masked_fill_(~seen, -torch.inf)
+    given = [q, k, v, mask]
+    given, causal = (given[:3], True) if masked is None else (given, False)
+    expected = torch.nn.functional.scaled_dot_product_attention(*given, is_causal=causal)
+    with pretend("gfx942"):
+        found = torch.nn.functional.scaled_dot_product_attention(*(x.cuda() for x in given), is_causal=causal).cpu()
+    torch.testing.assert_close(found, expected)
+
+
 def test_gloo_on_tensors_of_the_device(tmp_path):
     with pretend("gfx942"):
         torch.distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
