@@ -189,14 +189,14 @@ class CaseRun:
         """Position of an argument as large as a result whose numbers no kernel got, -1 for none.
 
         PyTorch computed something from it, and the kernel the rest.  Smaller ones may be prepared, and those with fewer
-        dimensions: a weight, a table of angles.
+        dimensions: a weight, a table of angles.  So may what is stored in place: tokens without a slot can be left out.
         """
-        if not self.seen or self.torch_may_finish or not self.needs_kernel or not self.own_launches:
+        if not self.seen or self.inplace or self.torch_may_finish or not self.needs_kernel or not self.own_launches:
             return -1
         reached = {at for launch in self.own_launches for at in launch.reached}
         result = max(self.expected, key=torch.Tensor.numel)
         for at, value in enumerate(self.args):
-            if at in reached or at in self.inplace or not isinstance(value, torch.Tensor):
+            if at in reached or not isinstance(value, torch.Tensor):
                 continue
             if value.is_floating_point() and value.dim() >= result.dim() and value.numel() >= result.numel():
                 return at
