@@ -66,6 +66,9 @@ def by_interpreter(
     if launch is None or not _plain(launch, before):
         yield Finding("uncompared", compiled.name, "The interpreter is not asked: an argument is no tensor or number.")
         return
+    if _follows_pointers(run):
+        yield Finding("uncompared", compiled.name, "The interpreter is not asked: pointers stand in a tensor.")
+        return
     if int(np.prod(run.grid)) > MOST_PROGRAMS or run.instructions > MOST_INSTRUCTIONS:
         yield Finding(
             "uncompared", compiled.name, f"The interpreter is not asked: {int(np.prod(run.grid)):,} programs."
@@ -96,6 +99,13 @@ def by_interpreter(
 def unguarded(kernel: str) -> Finding:
     """Of a kernel that leaves its tensor for the rest of the storage."""
     return Finding("uncompared", kernel, "The interpreter is not asked: it keeps every access inside its tensor.")
+
+
+def _follows_pointers(run: Run) -> bool:
+    """Whether a counted launch went to memory that it was not handed: the interpreter's guard would refuse that."""
+    return bool(run.profile) and any(
+        name.startswith("memory at") for moved in (run.loads, run.stores, run.atomics) for name in moved.tensors
+    )
 
 
 class _Masked:
@@ -135,7 +145,7 @@ def _leaks(
         where = _difference(
             first, _by_name(zeros, first), _by_name(other, first), "with 0 in masked lanes", "with poison there"
         )
-        more = f" So does {', '.join(others)}." if others else ""
+        more = f" The same holds of {', '.join(others)}." if others else ""
         yield Finding("leak", kernel, f"A load without other= reaches the result: {where}{more}", *line)
 
 

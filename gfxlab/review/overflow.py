@@ -1,9 +1,9 @@
 """Offsets that overflow at sizes nobody can allocate here: ranges of integers, followed through Triton's IR.
 
 The kernel is compiled anew for the sizes given. Every 32-bit integer gets the range that it can have, from the grid,
-the arguments and the loops; a sum or a product that leaves 32 bits and reaches a pointer is a finding.  The grid grows
-with the sizes: an axis whose programs take BLOCK elements each and compare them with an argument N has cdiv(N, BLOCK)
-programs for the new N; where nothing is compared, an axis that was cdiv(N, a constant) stays that.
+the arguments and the loops; a sum or a product that leaves 32 bits and reaches a pointer or a mask is a finding.  The
+grid grows with the sizes: an axis whose programs take BLOCK elements each and compare them with an argument N has
+cdiv(N, BLOCK) programs for the new N; where nothing is compared, an axis that was cdiv(N, a constant) stays that.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import linecache
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from math import prod
 from types import MappingProxyType
 from typing import Any
 
@@ -60,7 +61,8 @@ def of_launch(launch: Launch, sizes: Mapping[str, int], arch: str) -> Iterator[F
     numbers = {name: value for name, value in args.items() if isinstance(value, int) and not isinstance(value, bool)}
     at = ", ".join(f"{name}={size:,}" for name, size in sizes.items() if name in {*launch.args, *AXES})
     for found in overflows(text, grid, numbers, {name: ends for name, ends in read.items() if ends}):
-        evidence = f"At {at} `{found.words}` reaches {found.reached:,}; 32 bits hold {_HIGH:,}."
+        what = "a number of this line" if found.line else f"`{found.words}`"
+        evidence = f"At {at} {what} reaches {found.reached:,}; 32 bits hold {_HIGH:,}."
         yield Finding("overflow", launch.name, evidence, found.file, found.line)
 
 
@@ -77,12 +79,17 @@ def scaled(launch: Launch, wanted: Mapping[str, int], text: str) -> tuple[int, i
     return tuple(_scaled_axis(launch, wanted, number, bounds.get(number, {})) for number in range(3))
 
 
-def _scaled_axis(launch: Launch, wanted: Mapping[str, int], number: int, bounds: Mapping[str, int]) -> int:
+def _scaled_axis(launch: Launch, wanted: Mapping[str, int], number: int, bounds: Mapping[tuple[str, ...], int]) -> int:
     axis = launch.grid[number]
     sizes = {name: old for name, old in launch.args.items() if type(old) is int and old > 0}
-    bounding = {name: step for name, step in bounds.items() if -(-sizes.get(name, 0) // step) == axis}
+    new = {**sizes, **wanted}
+    bounding = {
+        names: step
+        for names, step in bounds.items()
+        if all(name in sizes for name in names) and -(-prod(sizes[name] for name in names) // step) == axis
+    }
     if bounding:
-        return max([axis, *(-(-wanted[name] // step) for name, step in bounding.items() if name in wanted)])
+        return max(axis, *(-(-prod(new[name] for name in names) // step) for names, step in bounding.items()))
     if axis == 1:
         return axis
     constants = {1, *(size for size in sizes.values() if size > 1)}
@@ -105,18 +112,19 @@ def _products(axis: int, sizes: Mapping[str, int], wanted: Mapping[str, int], co
                     yield -(-wanted.get(first, sizes[first]) // a) * -(-wanted.get(second, sizes[second]) // b)
 
 
-def _bounds(text: str) -> dict[int, dict[str, int]]:
-    """Of each axis: the arguments with which elements of its programs are compared, and how many a program takes."""
+def _bounds(text: str) -> dict[int, dict[tuple[str, ...], int]]:
+    """Of each axis: arguments whose product its programs' elements are compared with, and how many a program takes."""
     walk = _Walk(text, (1, 1, 1), {})
-    found: dict[int, dict[str, int]] = {}
+    found: dict[int, dict[tuple[str, ...], int]] = {}
     for pair in walk.compared:
         for one, other in (pair, pair[::-1]):
             below, bounding = walk.below([one]), walk.below([other])
             axes = {walk.programs[name] for name in below & walk.programs.keys()}
             names = bounding & walk.arguments
-            if len(axes) == len(names) == 1 and not bounding & walk.programs.keys():
+            product = len(names) == 1 or bounding - names <= walk.products
+            if len(axes) == 1 and names and product and not bounding & walk.programs.keys():
                 step = max([1, *(walk.steps[name] for name in below & walk.steps.keys())])
-                found.setdefault(axes.pop(), {})[names.pop()[1:]] = step
+                found.setdefault(axes.pop(), {})[tuple(sorted(name[1:] for name in names))] = step
     return found
 
 
@@ -125,7 +133,7 @@ def _bounds(text: str) -> dict[int, dict[str, int]]:
 
 @dataclass(frozen=True)
 class Overflow:
-    """An operation on 32-bit integers whose result needs more bits, and reaches a pointer."""
+    """An operation on 32-bit integers whose result needs more bits, and reaches a pointer or a mask."""
 
     words: str
     reached: int
@@ -144,9 +152,10 @@ def overflows(
     read: what the elements of tensors lie between, by the parameters that point to them.
     """
     walk = _Walk(text, grid, numbers, read or {})
+    counts = walk.that_count()
     found: dict[tuple[str, int], Overflow] = {}
     for name, (words, reached, place) in walk.too_large.items():
-        if name in walk.to_pointers():
+        if name in counts:
             file, line = place
             found.setdefault((file, line), Overflow(words, reached, file, line))
     return list(found.values())
@@ -170,6 +179,7 @@ class _Walk:
         self.arguments: set[str] = set()
         self.programs: dict[str, int] = {}  # a program's number: on which axis
         self.steps: dict[str, int] = {}  # a program's number times a constant: the constant
+        self.products: set[str] = set()
         self.compared: list[tuple[str, str]] = []
         self._grid = grid
         self._places = {key: (file, int(line)) for key, file, line in _PLACE.findall(text)}
@@ -204,6 +214,8 @@ class _Walk:
         self.uses[result] = operands
         if op == "tt.addptr" and len(operands) > 1:
             self.offsets.append(operands[1])
+        if op in ("arith.muli", "tt.splat", "arith.extsi"):
+            self.products.add(result)
         if op == "arith.cmpi" and len(operands) == 2:
             self.compared.append((operands[0], operands[1]))
         if op == "arith.muli" and len(operands) == 2:
@@ -306,9 +318,9 @@ class _Walk:
                 left += self.uses.get(name, [])
         return seen
 
-    def to_pointers(self) -> set[str]:
-        """Whatever an offset of a pointer is made of."""
-        return self.below(self.offsets)
+    def that_count(self) -> set[str]:
+        """Whatever an offset of a pointer is made of, or a comparison, which makes masks."""
+        return self.below([*self.offsets, *(name for pair in self.compared for name in pair)])
 
 
 def _bodies(text: str) -> dict[str, dict[str, Any]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from html import escape
+from pathlib import Path
 
 from gfxlab import style
 from gfxlab.review.findings import Finding
@@ -29,14 +30,21 @@ def text(review: Review) -> str:
         if found:
             lines += ["", title]
             for finding in found:
-                lines += _lines(finding)
+                lines += _lines(review, finding)
     return "\n".join(lines)
 
 
-def _lines(finding: Finding) -> Iterator[str]:
+def _where(review: Review, finding: Finding) -> str:
+    """The kernel and its line; the file too, where that is not the one that was run."""
+    if not finding.line:
+        return finding.kernel
+    file = Path(finding.file).name
+    return f"{finding.kernel}, {'' if file == review.file else f'{file}, '}line {finding.line}"
+
+
+def _lines(review: Review, finding: Finding) -> Iterator[str]:
     about = finding.about
-    where = f"{finding.kernel}, line {finding.line}" if finding.line else finding.kernel
-    yield f"  {_MARKS[finding.level]} {about.title} ({where})"
+    yield f"  {_MARKS[finding.level]} {about.title} ({_where(review, finding)})"
     if finding.source:
         yield f"       {finding.source}"
     yield f"     {finding.evidence}"
@@ -53,20 +61,20 @@ def html(review: Review) -> str:
         found = getattr(review, part)
         if found:
             cards.append(f"<h2>{escape(title)}</h2>")
-            cards += map(_card, found)
+            cards += (_card(review, finding) for finding in found)
     head = (
         f'<!doctype html><html lang="en"><meta charset="utf-8"><meta name="color-scheme" content="light dark">'
         f'<meta name="viewport" content="width=device-width"><title>{escape(summary(review))}</title>'
         "<style>body{font-family:system-ui,sans-serif;max-width:64em;margin:2em auto;padding:0 1em}"
-        "h1{font-size:22px}h2{font-size:17px;margin:1.4em 0 .4em}ul{margin:0;padding-left:1.2em}</style>"
+        "h1{font-size:22px}h2{font-size:17px;margin:1.4em 0 .4em}ul{margin:0;padding-left:1.2em}"
+        "body .course-card{width:auto;max-width:none}</style>"
     )
     return f"{head}<h1>Review of {escape(review.file)}</h1>{''.join(cards)}</html>\n"
 
 
-def _card(finding: Finding) -> str:
+def _card(review: Review, finding: Finding) -> str:
     about, colour = finding.about, _COLOURS[finding.level]
-    where = f"{finding.kernel}, line {finding.line}" if finding.line else finding.kernel
-    body = f'<p class="q">{escape(where)}</p>'
+    body = f'<p class="q">{escape(_where(review, finding))}</p>'
     if finding.source:
         body += f"<p><code>{escape(finding.source)}</code></p>"
     body += f"<p>{escape(finding.evidence)}</p>"

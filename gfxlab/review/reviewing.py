@@ -17,7 +17,7 @@ from gfxlab.pretended import evidence
 from gfxlab.pretended.gpu import launch_in_work
 from gfxlab.pretended.unwritten import remembered
 from gfxlab.programs import format_grid
-from gfxlab.review import costs, engines, hazards, overflow
+from gfxlab.review import costs, engines, hazards, overflow, within
 from gfxlab.review.findings import COST, HAZARD, NOTE, Finding
 from gfxlab.review.pieces import Pieces
 from gfxlab.simulator.core.faults import SimulationError
@@ -105,7 +105,8 @@ def review(
     except script.ScriptError as error:
         if not page.kernels:
             raise
-        page.findings.append(Finding("failed", page.kernels[-1].name, str(error)))
+        if error.__cause__ is not None:  # else it went on after a launch that failed
+            page.findings.append(Finding("failed", page.kernels[-1].name, str(error)))
     page.kernels = [
         Kernel(k.name, k.grid, k.report, k.instructions, look.launches.get(k.name, 1)) for k in page.kernels
     ]
@@ -178,11 +179,13 @@ class _Look:
         if self.at and launch is not None:
             self.page.findings += overflow.of_launch(launch, self.at, compiled.arch)
         after = engines.copies(values)
+        if run.instructions <= engines.MOST_INSTRUCTIONS:
+            self.page.findings += within.races(compiled, run.grid, engines.copies(before), options)
         if not self._has(compiled.name, "shared"):  # else the order matters, and it is known why
             self.page.findings += engines.by_order(compiled, run, before, after, options)
         if self._has(compiled.name, "beyond"):
             self.page.findings.append(engines.unguarded(compiled.name))
-        elif not self._has(compiled.name, "shared", "order"):  # the interpreter has an order of its own
+        elif not self._has(compiled.name, "shared", "order", "uncompared"):  # the interpreter has an order of its own
             dual_mode.enable()
             self.page.findings += engines.by_interpreter(launch, compiled, run, before, after)
 

@@ -1,5 +1,7 @@
 """The hardware's counters as rocprofv3 writes them; our own are tested with the command."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from gfxlab.counters import COUNTERS, hardware_counts
@@ -37,3 +39,27 @@ def test_both_sides_stand_in_one_table():
     text = str(Counted("add_kernel", "gfx942", (4, 1, 1), {"SQ_WAVES": 16, "SQ_INSTS_MFMA": 0}, {"SQ_WAVES": 16.0}))
     assert "on the card" in text and "SQ_WAVES" in text and "SQ_INSTS_MFMA" not in text
     assert len({counter.name for counter in COUNTERS}) == len(COUNTERS) and all(counter.amd for counter in COUNTERS)
+
+
+@pytest.mark.parametrize(
+    ("mnemonic", "name"),
+    [
+        ("v_mfma_f32_16x16x32_fp8_bf8", "F8"),
+        ("v_mfma_f32_16x16x8_xf32", "XF32"),
+        ("v_mfma_f32_16x16x4_f32", "F32"),
+        ("v_mfma_f32_16x16x16_bf16", "BF16"),
+        ("v_mfma_f32_16x16x16_f16", "F16"),
+        ("v_mfma_f32_32x32x4_2b_f16", "F16"),
+        ("v_mfma_i32_16x16x32_i8", "I8"),
+        ("v_mfma_f64_16x16x4_f64", "F64"),
+    ],
+)
+def test_matrix_operations_count_under_the_type_of_their_operands(mnemonic, name):
+    m, n, k = (int(part) for part in mnemonic.split("_")[3].split("x"))
+    code = [SimpleNamespace(mnemonic=mnemonic, text=f"{mnemonic} a[0:3], v[0:1], v[2:3], 0")]
+    run = SimpleNamespace(program=SimpleNamespace(blocks=[slice(0, 1)], instructions=code, lanes=64), executed=[3])
+    counted = {c.name: c.count(run) for c in COUNTERS if "MOPS" in c.name}
+    blocks = 2 if "_2b_" in mnemonic else 1
+    assert {k: v for k, v in counted.items() if v} == {
+        f"SQ_INSTS_VALU_MFMA_MOPS_{name}": 3 * 2 * m * n * k * blocks // 512
+    }

@@ -112,10 +112,43 @@ scaled_kernel[(1,)](x, torch.empty(1, device="cuda"), 300, -0.5, BLOCK=512)
 """
 
 
+TURNS = """
+@triton.jit
+def turns_kernel(x_ptr, y_ptr, BLOCK: tl.constexpr):
+    offs = tl.arange(0, BLOCK)
+    tl.store(x_ptr + offs, tl.load(x_ptr + offs) * 2)
+    # between
+    tl.store(y_ptr + offs, tl.load(x_ptr + BLOCK - 1 - offs))
+turns_kernel[(1,)](x, torch.empty(256, device="cuda"), BLOCK=256)
+"""
+TABLE = """
+@triton.jit
+def table_kernel(t_ptr, y_ptr):
+    offs = tl.arange(0, 64)
+    a_ptr = tl.load(t_ptr).to(tl.pointer_type(tl.float32))
+    tl.store(y_ptr + offs, tl.load(a_ptr + offs))
+table = torch.tensor([x.data_ptr()], device="cuda")
+for n in (64, 65):
+    table_kernel[(1,)](table, torch.empty(n, device="cuda"))
+"""
+ORDERED = TURNS.replace("# between", "tl.debug_barrier()")
+IN_PLACE = """
+@triton.jit
+def swap_kernel(x_ptr, BLOCK: tl.constexpr):
+    offs = tl.arange(0, BLOCK)
+    tl.store(x_ptr + BLOCK - 1 - offs, tl.load(x_ptr + offs))
+swap_kernel[(1,)](x, BLOCK=256)
+"""
+
+
 @pytest.mark.parametrize(
     ("code", "kind", "line"),
     [
         (FINE, None, 0),
+        (TURNS, "race", 9),
+        (ORDERED, None, 0),
+        (TABLE, None, 0),
+        (IN_PLACE, "race", 7),
         (LEAKS, "leak", 7),
         (SCALED, "leak", 7),
         (CHAIN, "order", 7),
