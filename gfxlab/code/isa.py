@@ -112,10 +112,11 @@ def kind_of(mnemonic: str) -> str:
 _FILE = re.compile(r'\s*\.file\s+(\d+)\s+"([^"]*)"(?:\s+"([^"]*)")?')
 _LOC = re.compile(r"\s*\.loc\s+(\d+)\s+(\d+)\s+\d+[^;]*(?:;\s*(.*))?")
 _PLACE = re.compile(r"([^\s\[\]@]+):(\d+):\d+")
-_LABEL = re.compile(r"(\.LBB\w+):")
+_LABEL = re.compile(r"(\.LBB\w+):|\s*([A-Za-z_]\w*)\s*:")
 _FUNCTION = re.compile(r"\s*\.type\s+(\S+),@function")
 _NAME = re.compile(r"([^\s:;]+):")
-_CODE = re.compile(r"\s+([a-z]\w+)\s*([^;]*?)\s*(?:;\s*(.*))?$")
+_REMARK = re.compile(r"/\*.*?\*/|//.*")  # in assembly that the kernel's author wrote
+_CODE = re.compile(r"\s*([a-z]\w+)\s*([^;]*?)\s*(?:;\s*(.*))?$")
 _ENCODING = re.compile(r"_(e32|e64|sdwa)$")
 _LIBRARY = re.compile(r"[/\\]triton[/\\](language|experimental|tools)\b")
 
@@ -158,8 +159,11 @@ def _code_lines(asm: str) -> Iterator[tuple[str, bool]]:
 
 def parse(asm: str) -> Program:
     """The instructions of a kernel's assembly text."""
-    program, files, source = Program(), _Files(), None
+    program, files, source, written = Program(), _Files(), None, False
     for line, is_name in _code_lines(asm):
+        if "#ASMSTART" in line or "#ASMEND" in line:
+            written = "#ASMSTART" in line
+        line = _REMARK.sub("", line) if written else line
         if is_name:
             program.labels.setdefault(len(program.instructions), []).append(line.partition(":")[0])
         elif found := _FILE.match(line):
@@ -167,9 +171,11 @@ def parse(asm: str) -> Program:
         elif found := _LOC.match(line):
             source = files.source(int(found[1]), int(found[2]), found[3])
         elif found := _LABEL.match(line):
-            program.labels.setdefault(len(program.instructions), []).append(found[1])
+            program.labels.setdefault(len(program.instructions), []).append(found[1] or found[2])
         elif found := _CODE.match(line):
             program.instructions.append(_instruction(found[1], found[2], found[3] or "", source))
+        elif written and (words := line.partition(";")[0].split()):  # a directive: no instruction that anybody knows
+            program.instructions.append(_instruction(words[0], " ".join(words[1:]), "", source))
     return program
 
 

@@ -19,6 +19,7 @@ from gfxlab.simulator.core import constants, operands
 from gfxlab.simulator.core.operands import Operand
 
 _UNPARSED = re.compile(r"s_(wait\w*|nop|delay_alu|sendmsg(?!_rtn)|clause|sethalt|sleep|setprio|code_end)")
+_JUMP = re.compile(r"s_c?branch")
 
 
 @dataclass(frozen=True, eq=False)
@@ -167,6 +168,8 @@ def _decode(index: int, instruction: isa.Instruction, accumulators: int) -> Deco
     text, both, rest = text.partition("::")
     second = _second(index, instruction, rest.strip(), accumulators) if both else None
     pieces, modifiers = ([], {}) if _UNPARSED.match(mnemonic) else operands.split(text)
+    if _JUMP.match(mnemonic):
+        pieces, modifiers = [text], {}  # a label of inline assembly may look like a modifier
     read = tuple(operands.operand(piece, accumulators) for piece in pieces)
     return Decoded(index, mnemonic, instruction.text, instruction.kind, read, modifiers, instruction.source, second)
 

@@ -6,7 +6,7 @@ import triton
 import triton.language as tl
 
 from gfxlab.engine import dual_mode
-from gfxlab.simulator import IllegalAccess, simulate
+from gfxlab.simulator import IllegalAccess, UnknownInstruction, simulate
 
 pytestmark = pytest.mark.skipif(dual_mode.env_interpret(), reason="TRITON_INTERPRET=1 cannot compile")
 ARCHS = ["gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201"]
@@ -49,3 +49,37 @@ def test_float8_becomes_bfloat16_as_triton_has_written_it(arch, infinity):
     finite = codes % 128 < 0x7C
     assert torch.equal(out[finite], codes.view(torch.float8_e5m2)[finite].to(torch.bfloat16))
     assert out[0x7C] == infinity and out[0xFC] == -infinity
+
+
+@triton.jit
+def assembly_kernel(x_ptr, out_ptr, TEXT: tl.constexpr):
+    offs = tl.arange(0, 64)
+    x = tl.load(x_ptr + offs)
+    y = tl.inline_asm_elementwise(TEXT, "=&v,v,~{s30},~{scc}", [x], dtype=tl.int32, is_pure=True, pack=1)
+    tl.store(out_ptr + offs, y)
+
+
+LINES = """v_mov_b32 $0, $1  // a remark
+v_not_b32 $0, $0 /* v_mov_b32 $0, 0 */ ; another
+    v_lshlrev_b32 $0, 1, $0"""
+LOOP = """v_mov_b32 $0, 0
+s_mov_b32 s30, 5
+again_${:uid}:
+v_sub_u32 $0, $0, $1
+s_sub_u32 s30, s30, 1
+s_cmp_lg_u32 s30, 0
+s_cbranch_scc1 again_${:uid}"""
+
+
+@pytest.mark.parametrize("text, expected", [(LINES, lambda x: ~x << 1), (LOOP, lambda x: -5 * x)])
+def test_every_line_of_inline_assembly_counts(text, expected):
+    """Those that begin at the margin too, with remarks and labels of their author's."""
+    x, out = torch.arange(64, dtype=torch.int32), torch.zeros(64, dtype=torch.int32)
+    simulate(assembly_kernel, (1,), (x, out, text), profile=False, num_warps=1)
+    assert torch.equal(out, expected(x))
+
+
+def test_a_directive_in_inline_assembly_is_refused_by_name():
+    x = torch.zeros(64, dtype=torch.int32)
+    with pytest.raises(UnknownInstruction, match=r"`.rept 3`"):
+        simulate(assembly_kernel, (1,), (x, x, ".rept 3\nv_not_b32 $0, $1\n.endr"), profile=False, num_warps=1)
