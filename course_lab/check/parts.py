@@ -49,6 +49,7 @@ def _range(comparison: Comparison) -> str:
 # ---- by the numbers that went in -------------------------------------------------------------------------------------
 
 _FEWEST = 3  # numbers on each side of a limit
+_LEAST = 0.1  # of all is right: else what is right is so by luck
 _EARLY = 0.1  # of the wrong ones: so many may lie beside right ones, which are right within the tolerance
 _KINDS: tuple[tuple[str, Callable[[np.ndarray], np.ndarray]], ...] = (
     ("is NaN", np.isnan),
@@ -90,7 +91,7 @@ def _limit(name: str, pairs: list[tuple[np.ndarray, np.ndarray]]) -> str:
     given, wrong = (np.concatenate(parts) for parts in zip(*pairs))
     finite = np.isfinite(given)
     given, wrong = given[finite], wrong[finite]
-    if min(wrong.sum(), (~wrong).sum()) < _FEWEST:
+    if min(wrong.sum(), (~wrong).sum()) < _FEWEST or (~wrong).mean() < _LEAST:
         return ""
     for text, measure in _MEASURES:
         bad, good = measure(given[wrong]), measure(given[~wrong])
