@@ -444,18 +444,20 @@ def conformance(
     only: Annotated[list[str] | None, typer.Option(help="One test by pytest's name; several times.")] = None,
     logs: Annotated[Path, typer.Option(help="Where outcomes are kept.")] = Path(".conformance"),
     jobs: Annotated[int, typer.Option(help="Processes at a time.")] = 1,
+    seconds: Annotated[int, typer.Option(min=1, help="Processor time that one test may take.")] = 60,
     as_json: AsJson = False,
 ) -> None:
     """Run Triton's own tests of its language on simulated GPUs; needs pytest."""
     from gfxlab.conformance import survey
 
     archs = [known(name) for name in arch or survey.ARCHS]
+    how = {"seed": seed, "every": every, "sample": sample, "only": only or (), "jobs": jobs, "seconds": seconds}
     try:
-        report = survey.conformance(
-            triton, archs=archs, seed=seed, every=every, sample=sample, only=only or (), logs=logs, jobs=jobs
-        )
+        report = survey.conformance(triton, archs=archs, logs=logs, **how)
     except FileNotFoundError as missing:
         _stop(f"{missing}")
+    except KeyboardInterrupt:
+        _stop(f"ended; what has run is in {logs}, and the same command goes on with the rest.")
     if as_json:
         _print_json({arch: {"counts": report.counts(arch), "failures": report.failures(arch)} for arch in archs})
     else:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,6 +42,7 @@ OUTCOMES = {
     "refused": "refused by the compiler",
     "skipped": "skipped by upstream",
 }
+_INTERRUPTED = 2  # pytest's exit status
 _SILENCE = 600  # seconds without an outcome after which the child is given up
 
 
@@ -122,17 +124,44 @@ def conformance(
     for log in found.values():
         forget_unfinished(log)
     shards = 1 if only or jobs == 1 else -(-2 * jobs // len(archs))  # two for each process: some take longer
+    children, limits = _Children(), {"seed": seed, "sample": sample, "seconds": seconds}
     with ThreadPoolExecutor(jobs) as pool:
-        todo = [
-            pool.submit(
-                _until_done, folder, targets, log, (i, shards), arch=arch, seed=seed, sample=sample, seconds=seconds
-            )
-            for arch, log in found.items()
-            for i in range(shards)
-        ]
-        for one in todo:
-            one.result()
+        try:
+            todo = [
+                pool.submit(_until_done, children, folder, targets, log, (i, shards), arch=arch, **limits)
+                for arch, log in found.items()
+                for i in range(shards)
+            ]
+            for one in todo:
+                one.result()
+        except BaseException:  # Ctrl-C too: what is noted stays, the next run goes on with the rest
+            children.stop()
+            raise
     return Report(Path(triton), seed, sample, {arch: read(log) for arch, log in found.items()})
+
+
+class _Children:
+    """The processes of pytest that run now."""
+
+    def __init__(self) -> None:
+        self.stopped, self._running = False, set[subprocess.Popen]()
+
+    @contextlib.contextmanager
+    def start(self, command: list[str], **options: Any) -> Iterator[subprocess.Popen]:
+        child = subprocess.Popen(command, **options)
+        self._running.add(child)
+        try:
+            yield child
+        finally:
+            child.kill()
+            child.wait()
+            self._running.discard(child)
+
+    def stop(self) -> None:
+        """End them all, and let no other begin."""
+        self.stopped = True
+        for child in tuple(self._running):
+            child.kill()
 
 
 def _log(logs: Path, arch: str, seed: int, sample: int, only: bool) -> Path:
@@ -143,10 +172,14 @@ def _log(logs: Path, arch: str, seed: int, sample: int, only: bool) -> Path:
     return log
 
 
-def _until_done(folder: Path, targets: list[str], log: Path, shard: tuple[int, int], **options: Any) -> None:
+def _until_done(
+    children: _Children, folder: Path, targets: list[str], log: Path, shard: tuple[int, int], **options: Any
+) -> None:
     """Start pytest until it ends by itself; a test in which it died is noted and left out of the next start."""
     part, shards = shard
-    while not _run(folder, targets, log, shard=f"{part}/{shards}", **options):
+    while not children.stopped and not _run(children, folder, targets, log, shard=f"{part}/{shards}", **options):
+        if children.stopped:
+            return
         died = [one for one in read(log) if one["outcome"] == "started" and shard_of(one["test"], shards) == part]
         if not died:
             raise RuntimeError(f"pytest ended before the first test; run it by hand in {folder}")
@@ -156,21 +189,23 @@ def _until_done(folder: Path, targets: list[str], log: Path, shard: tuple[int, i
                 file.write(json.dumps({"test": line["test"], "outcome": "refused", "why": why}) + "\n")
 
 
-def _run(folder: Path, targets: list[str], log: Path, *, arch: str, **options: Any) -> bool:
-    """One start of pytest; whether it came to its end. options: of `plugin`."""
+def _run(children: _Children, folder: Path, targets: list[str], log: Path, *, arch: str, **options: Any) -> bool:
+    """One start of pytest; whether it came to its end. options: of `plugin`.
+
+    Raises:
+        KeyboardInterrupt: pytest was interrupted, as everything that runs in the terminal.
+    """
     command = [sys.executable, "-m", "pytest", "-q", "-p", "gfxlab.conformance.plugin", "-p", "no:cacheprovider"]
     command += [f"--survey-arch={arch}", f"--log={log}", *(f"--{name}={value}" for name, value in options.items())]
     command += ["--continue-on-collection-errors"]  # a file may want a library that is not installed: others go on
     command += ["-p", "no:xdist", "-W", "ignore", "--tb=short", "--no-header", "--rootdir", str(folder), *targets]
     with log.with_suffix(".txt").open("a") as output:
-        child = subprocess.Popen(
-            command, stdout=output, stderr=subprocess.STDOUT, cwd=folder, env={**os.environ, "OMP_NUM_THREADS": "1"}
-        )
-        try:
-            return _watched(child, log) in (0, 1, 5)  # all passed, some failed, nothing left to run
-        finally:
-            child.kill()
-            child.wait()
+        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+        with children.start(command, stdout=output, stderr=subprocess.STDOUT, cwd=folder, env=environment) as child:
+            status = _watched(child, log)
+    if status == _INTERRUPTED:
+        raise KeyboardInterrupt
+    return status in (0, 1, 5)  # all passed, some failed, nothing left to run
 
 
 def _watched(child: subprocess.Popen, log: Path) -> int | None:

@@ -617,6 +617,16 @@ def test_a_file_that_cannot_be_imported_does_not_end_the_survey(tmp_path):
     assert ended["test_random.py"] == ("failed", "ModuleNotFoundError: No module named 'no_such_library'")
 
 
+@pytest.mark.slow
+def test_ctrl_c_ends_a_survey(tmp_path):
+    folder = tmp_path / survey.FOLDER
+    folder.mkdir(parents=True)
+    (folder / "test_core.py").write_text("def test_add():\n    raise KeyboardInterrupt  # as the terminal sends it\n")
+    with pytest.raises(KeyboardInterrupt):
+        survey.conformance(tmp_path, archs=["gfx942"], logs=tmp_path / "logs")
+    assert '"refused"' not in (tmp_path / "logs" / "gfx942-0-20.jsonl").read_text()
+
+
 def _raised(error, cause=None):
     try:
         raise error from cause
