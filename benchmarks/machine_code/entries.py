@@ -26,6 +26,7 @@ from course_kernels.attention import flash_attention_backward
 from course_kernels.rms_norm import rms_norm_backward
 from gfxlab.pretended import pretend
 from gfxlab.simulator.show.run import Run
+from gfxlab.tables import Table
 
 STORED = Path(__file__).with_name("entries.json")
 AS_IT_IS = "as it is"
@@ -81,6 +82,38 @@ def _rope() -> object:
     return ck.rope(draw("cuda", 1, 256, 9, 64), *ck.rope_tables(256, 64, device="cuda"), layout="bshd")
 
 
+WITHOUT_FIGURES = {  # numbers that no count of instructions decides
+    "max_threads": "what a workgroup of AMD's may have",
+    "smallest_tile": "asked for on NVIDIA only",
+    "few_rows_hopper": "asked for on NVIDIA only",
+}
+
+WHY = {  # (number, call): why what is there stays, though another value executes fewer instructions
+    ("tile", "silu_and_mul, 64 x 8192"): "4,096 execute up to 2 % less on Instinct and 4 % more on gfx1100",
+    ("tile", "vector_add, 65536"): "1,024 execute 1 % less on gfx942 and more on the others",
+    ("programs", "rms_norm, 2048 x 64"): (
+        "short rows are packed only while the grid keeps 1,024 programs; with 64 most of 304 compute units would idle"
+    ),
+    ("resident_threads", "gradients of rms_norm, 64 x 1024"): (
+        "half as many waves add up fewer partial sums, but one wave a SIMD has nobody to hide its waiting"
+    ),
+    ("dot_tiles", "matmul, 256 x 256 x 512"): (
+        "a larger tile leaves two of four compute units idle; Instinct takes it for larger products, and on "
+        "gfx1100 other "
+        "kernels spill with it"
+    ),
+    ("dot_tiles", "matmul in float32, 256 x 256 x 512"): (
+        "128 x 128 takes 241 of gfx1100's 256 registers here, and spills with other operands, or compiled by Triton 3.6"
+    ),
+    ("max_rounds", "topk, 16 x 576, 16"): "rounds execute up to 4 % less on gfx950 and gfx1100, 7 % more on gfx942",
+    ("dot_bytes", "matmul, 256 x 256 x 512"): (
+        "256 bytes execute up to 7 % less on gfx950 and gfx1100, 8 % more on gfx942, and take a third more registers"
+    ),
+    ("few_rows", "matmul, 16 x 64 x 2048"): "undivided, one compute unit would read the whole operand alone",
+    ("max_parts", "matmul, 16 x 64 x 2048"): "undivided, one compute unit would read the whole operand alone",
+}
+
+
 def entries() -> list[Entry]:
     """All that AMD's launches depend on."""
     float32, rms_norm = torch.float32, partial(_norm, ck.rms_norm)
@@ -119,9 +152,19 @@ def entries() -> list[Entry]:
             "tile", (512, 1024, None, 4096), "silu_and_mul, 64 x 8192", lambda: ck.silu_and_mul(draw("cuda", 64, 8192))
         ),
         Entry("tile", (1024, None, 4096), "rope, 256 tokens, 9 heads of 64", _rope),
-        Entry("tile", (1024, None, 4096), "vector_add, 65536", lambda: ck.vector_add(*[draw("cuda", 1 << 16)] * 2)),
+        Entry(
+            "tile",
+            (1024, None, 4096),
+            "vector_add, 65536",
+            lambda: ck.vector_add(*[draw("cuda", 1 << 16)] * 2),
+        ),
         Entry("tile", (1024, None, 4096), "rms_norm, 256 x 576", partial(rms_norm, 256, 576)),
-        Entry("programs", (64, None), "rms_norm, 2048 x 64", partial(rms_norm, 2048, 64)),
+        Entry(
+            "programs",
+            (64, None),
+            "rms_norm, 2048 x 64",
+            partial(rms_norm, 2048, 64),
+        ),
         Entry("max_row", (4096, None), "rms_norm, 16 x 8192", partial(rms_norm, 16, 8192)),
         Entry("max_chosen", (8, None), "topk, 16 x 256, 16", lambda: ck.topk(draw("cuda", 16, 256), 16)),
         Entry("max_rounds", (4, None), "topk, 16 x 576, 8", lambda: ck.topk(draw("cuda", 16, 576), 8)),
@@ -129,12 +172,37 @@ def entries() -> list[Entry]:
         Entry(
             "resident_threads", (128, None, 512), "gradients of rms_norm, 64 x 1024", partial(_norm_gradients, 64, 1024)
         ),
-        Entry("dot_tiles", products, "matmul, 256 x 256 x 512", _product),
-        Entry("dot_tiles", precise, "matmul in float32, 256 x 256 x 512", partial(_product, float32)),
-        Entry("dot_bytes", (64, None, 256), "matmul, 256 x 256 x 512", _product),
-        Entry("few_rows", (0, None), "matmul, 16 x 64 x 2048", _few_rows),
-        Entry("max_parts", (1, 4, None), "matmul, 16 x 64 x 2048", _few_rows),
-        Entry("weight_rows", (16, None, 64), "linear, 1 x 576 by 1536", _linear),
+        Entry(
+            "dot_tiles",
+            products,
+            "matmul, 256 x 256 x 512",
+            _product,
+        ),
+        Entry(
+            "dot_tiles",
+            precise,
+            "matmul in float32, 256 x 256 x 512",
+            partial(_product, float32),
+        ),
+        Entry(
+            "dot_bytes",
+            (64, None, 256),
+            "matmul, 256 x 256 x 512",
+            _product,
+        ),
+        Entry(
+            "few_rows",
+            (0, None),
+            "matmul, 16 x 64 x 2048",
+            _few_rows,
+        ),
+        Entry(
+            "max_parts",
+            (1, 4, None),
+            "matmul, 16 x 64 x 2048",
+            _few_rows,
+        ),
+        Entry("weight_rows", (16, 32, None), "linear, 1 x 576 by 1536", _linear),
         Entry("attention_tile", tiles[64], "attention, 512 x 64", partial(_attention, 64)),
         Entry("attention_tile", tiles[128], "attention, 512 x 128", partial(_attention, 128)),
         Entry("attention_tile", tiles[256], "attention, 256 x 256", partial(_attention, 256, 256)),
@@ -195,10 +263,41 @@ def stored() -> list[Worth]:
     return [Worth(**one) for one in json.loads(STORED.read_text())]
 
 
+def unexplained(rows: list[Worth]) -> list[str]:
+    """What is there although another value executes fewer instructions and spills no more, and nobody says why."""
+    found = []
+    for one in rows:
+        now = next(x for x in rows if _place(x) == _place(one) and x.value == AS_IT_IS)
+        better = one.instructions < now.instructions and one.spills <= now.spills
+        if better and (one.number, one.call) not in WHY:
+            found.append(f"{one.number} of {one.call} on {one.arch}: {one.value} executes {one.instructions:,}")
+    return found
+
+
+def _place(one: Worth) -> tuple[str, str, str]:
+    return one.call, one.arch, one.number
+
+
+def table() -> str:
+    """Markdown: wave instructions with each value, a column for each architecture; then the reasons."""
+    rows = stored()
+    cells = {(one.call, one.number, one.value): {} for one in rows}
+    for one in rows:
+        spilled = f" ({one.spills:,} spills)" if one.spills else ""
+        cells[one.call, one.number, one.value][one.arch] = f"{one.instructions:,}{spilled}"
+    lines = [
+        (call, f"`{number}`", f"**{value}**" if value == AS_IT_IS else value, *(counts.get(arch, "") for arch in ARCHS))
+        for (call, number, value), counts in cells.items()
+    ]
+    reasons = [f"- `{number}`, {call}: {why}." for (number, call), why in WHY.items()]
+    reasons += [f"- `{number}`: {why}." for number, why in WITHOUT_FIGURES.items()]
+    return "\n".join([Table(lines, ("call", "number", "value", *ARCHS), numbers=3).markdown(), "", *reasons])
+
+
 def store(found: list[Worth]) -> None:
     """Keep these, in place of what was stored of the same call, target and number."""
-    again = {(one.call, one.arch, one.number) for one in found}
-    kept = [one for one in stored() if (one.call, one.arch, one.number) not in again] if STORED.exists() else []
+    again = set(map(_place, found))
+    kept = [one for one in stored() if _place(one) not in again] if STORED.exists() else []
     order = {(entry.size, entry.name): place for place, entry in enumerate(entries())}
     rows = sorted(kept + found, key=lambda one: (order.get((one.call, one.number), 999), ARCHS.index(one.arch)))
     STORED.write_text(json.dumps([asdict(one) for one in rows], indent=0) + "\n")

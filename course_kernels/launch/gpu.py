@@ -40,7 +40,7 @@ class Sizes:
     dot_bytes: int = LINE_BYTES  # of a row of a matrix unit's operand at a time
     few_rows: int = 16  # of a product: a decoder's step; from there on every GPU has a matrix instruction
     few_rows_hopper: int = 64  # there as many as one instruction multiplies
-    weight_rows: int = 32  # of a program that multiplies a weight by one vector, at most
+    weight_rows: int = 64  # of a program that multiplies a weight by one vector, at most; 32 on NVIDIA
     max_parts: int = 32  # of a sum that several programs share: a second kernel holds them all
     dot_tiles: tuple[tuple[int, int, int], ...] | None = None  # BLOCK_M, BLOCK_N, threads; None: those of the GPU
     attention_tile: tuple[int, int, int, int] | None = None  # queries, keys, elements of a head, threads; as above
@@ -183,6 +183,11 @@ _simulator: Callable[[], Gpu | None] = _no_simulator
 def simulated_gpu() -> Gpu | None:
     """The GPU that a simulator executes now, if one does."""
     return _simulator()
+
+
+# It reads a context variable, which Dynamo of PyTorch 2.11 cannot trace. The decorator for this,
+# `torch.compiler.assume_constant_result`, sets the same attribute, but imports Dynamo, which takes a second.
+simulated_gpu._dynamo_marked_constant = True
 
 
 def connect_simulator(simulated: Callable[[], Gpu | None]) -> None:

@@ -118,13 +118,11 @@ def chunks(x: torch.Tensor, k: int) -> Launch:
     BLOCK_K is 0 where it takes k rounds of a maximum. AMD: the 50 largest of 4 rows of 4096 take 72,200 wave
     instructions on gfx942 and 141,232 on gfx1100, by rounds 170,432 and 287,892; the 8 largest of 16 rows of 576
     37,883 and 75,918, by rounds 25,883 and 48,334. NVIDIA sorts small chunks sooner: the 50 largest of 64 rows of
-    128,256 took 129 us on an H100 with chunks of 256 by one warp, 234 us with chunks of 2048.
+    128,256 took 133 us on an H100 with chunks of 256 by one warp, 245 us with chunks of 2048; of one row 17 and 43 us.
     """
     block_k = 0 if k <= sizes().max_rounds else next_power_of_2(k)
-    tile = sizes().tile
-    if block_k and gpu_of(x).is_nvidia and x.numel() >= tile * sizes().programs:
-        tile = max(sizes().smallest_tile, 2 * block_k)
-    grid, meta = row_groups(x, tile)
+    small = block_k and gpu_of(x).is_nvidia
+    grid, meta = row_groups(x, max(sizes().smallest_tile, 2 * block_k) if small else sizes().tile)
     return Launch(grid, meta | {"BLOCK_K": block_k})
 
 
@@ -174,9 +172,12 @@ def column_blocks(x: torch.Tensor) -> Launch:
 def column_sums(x: torch.Tensor) -> Launch:
     """Grid and parameters of a kernel that sums BLOCK_N columns of x, BLOCK_M rows at a time."""
     rows, cols = x.shape
-    block_m = min(next_power_of_2(rows), 512)
+    block_m, threads = min(next_power_of_2(rows), 512), 256
     block_n = 4 * sizes().tile // block_m
-    return Launch((cdiv(cols, block_n),), {"BLOCK_M": block_m, "BLOCK_N": block_n, "num_warps": warps(256, gpu_of(x))})
+    if gpu_of(x).is_nvidia and block_n > 32:  # few rows: 1.64 us instead of 3.13 on an H100 (64 rows of 576)
+        block_n, threads = 32, max(block_m * 32 // 16, 64)
+    meta = {"BLOCK_M": block_m, "BLOCK_N": block_n, "num_warps": warps(threads, gpu_of(x))}
+    return Launch((cdiv(cols, block_n),), meta)
 
 
 def ranked_chunks(x: torch.Tensor) -> Launch:
