@@ -41,6 +41,7 @@ MAX_RESULT = 1 << 30  # bytes of arrays that a child may hand back
 _KEEP_HEAD, _KEEP_TAIL = 48 << 10, 16 << 10  # bytes of a child's output that are kept
 _SPARE = 128 << 20  # memory above the limit, for saying that the limit was reached
 _STANDSTILL = 3.0  # seconds without work, after which a fork server that owes an answer is replaced
+_PATIENCE = 4  # so many times its limit a job may take by the clock, where it had to wait for a processor
 _LATE = 3.0  # seconds that a child's clock may be behind ours
 _LINE = re.compile(r'^\s*File "(.*)", line (\d+) in (.*)$', re.MULTILINE)
 _MEANING = {"SIGSEGV": " (it touched memory that is not its own)", "SIGABRT": " (it aborted itself)"}
@@ -121,7 +122,9 @@ def run(
     The function takes the payload and returns a dict, or is a generator of dicts, of what `transport.save` takes.
 
     Args:
-        time_limit: seconds of wall-clock time; then the child and all that it started are killed.
+        time_limit: seconds; then the child and all that it started are killed. What counts is the clock without the
+            time for which the job stood in the queue for a processor, so that a busy machine rejects nothing that a
+            quiet one takes; four times as long by the clock is the end in any case.
         memory_limit: bytes that the child may take beyond what the fork server holds (at most 80 % of what is free);
             None for no limit.
         confined: which files the job may touch besides Python's and the system's; None for all.
@@ -267,9 +270,9 @@ class Printed:
 def _watch(process, reader, printed: Printed, time_limit: float, folder: Path, on_part) -> bool:
     """Read the child's output until it ends; False when its time is up first."""
     deadline = time.monotonic() + time_limit
-    streams, parts = [reader], 0
-    while (left := deadline - time.monotonic()) > 0:
-        ready = connection.wait([process.sentinel, *streams], min(left, 0.05))
+    streams, parts, queued = [reader], 0, 0.0
+    while True:
+        ready = connection.wait([process.sentinel, *streams], 0.05)
         if reader in ready and not printed.read(reader):
             streams.clear()
         while on_part and (folder / f"part{parts}").exists():
@@ -277,7 +280,18 @@ def _watch(process, reader, printed: Printed, time_limit: float, folder: Path, o
             on_part(parts)
         if process.sentinel in ready:
             return True
-    return False
+        late = time.monotonic() - deadline
+        queued = max(queued, _queued(process.pid)) if late > 0 else 0.0  # of a job that has just ended nothing is left
+        if late > min(queued, (_PATIENCE - 1) * time_limit):
+            return False
+
+
+def _queued(supervisor: int) -> float:
+    """Seconds for which the process that does the job was ready to run while others ran; 0 where nobody counts them."""
+    with contextlib.suppress(OSError, IndexError, ValueError):
+        worker = Path(f"/proc/{supervisor}/task/{supervisor}/children").read_text().split()[0]
+        return int(Path(f"/proc/{worker}/schedstat").read_text().split()[1]) / 1e9
+    return 0.0
 
 
 def _await_stack(folder: Path) -> None:
@@ -374,7 +388,7 @@ def _child(
         _supervise(worker)
     stack_file = open(folder / "stack.txt", "w")  # noqa: SIM115  open until the process dies
     redirect(writer)
-    limit_resources(time_limit, memory_limit)
+    limit_resources(_PATIENCE * time_limit, memory_limit)
     os.environ.pop("TRITON_INTERPRET", None)
     os.chdir(folder / "work")
     faulthandler.enable(stack_file)

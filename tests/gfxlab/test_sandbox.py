@@ -21,6 +21,9 @@ def run(job: str, payload: dict | None = None, **options) -> sandbox.Outcome:
     return sandbox.run(f"sandbox_jobs:{job}", payload or {}, **options)
 
 
+_SPIN = "import os, sys\nos.sched_setaffinity(0, {int(sys.argv[1])})\nwhile True: pass"
+
+
 def bits(tensor: torch.Tensor) -> bytes:
     return bytes(tensor.contiguous().flatten().view(torch.uint8).numpy())
 
@@ -175,6 +178,21 @@ def test_time_is_limited(job):
     assert outcome.seconds > 0.9
     assert len(outcome.output) < 100_000
     assert any(function == job for _, _, function in outcome.stack)
+
+
+@pytest.mark.skipif(not Path("/proc/self/schedstat").exists(), reason="nobody counts how long a process queues")
+def test_time_spent_waiting_for_a_processor_does_not_count():
+    """Three others on one processor: 0.7 seconds of work take two or more by the clock."""
+    processor = min(os.sched_getaffinity(0))
+    spin = [sys.executable, "-c", _SPIN, str(processor)]
+    busy = [subprocess.Popen(spin, start_new_session=True) for _ in range(3)]  # a kernel may share by session
+    try:
+        outcome = run("compute", {"processor": processor, "seconds": 0.7}, time_limit=1.5)
+        assert outcome.status == "ok" and outcome.value["by_the_clock"] > 1.5
+    finally:
+        for process in busy:
+            process.kill()
+            process.wait()
 
 
 @pytest.mark.parametrize(
