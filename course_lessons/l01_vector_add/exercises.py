@@ -161,8 +161,9 @@ def copy(x):
 # Which address to read is not known until the kernel runs: it stands in memory itself. (A load from a single address
 # gives a single number.)
 #
-# - **Inputs**: `x` of shape `(V, N)`, unit stride in the last dimension, rows perhaps further apart than `N`; `index`
-#   of shape `(T,)`, int64 or int32, every value from 0 to V − 1, repetitions allowed
+# - **Inputs**: `x` of shape `(V, N)`, unit stride in the last dimension, rows perhaps further apart than `N`, so that a
+#   row may begin more than 2^31 numbers behind the first; `index` of shape `(T,)`, int64 or int32, every value from 0
+#   to V − 1, repetitions allowed
 # - **Output**: a new contiguous tensor of shape `(T, N)`, dtype of `x`
 # - **Definition**:
 #
