@@ -418,7 +418,7 @@ def _patched_language() -> Iterator[None]:
     namespace = {"__builtins__": {}, "tl": tl, "core": tl.core}
     probe = eval("lambda: None", namespace)
     scope = interpreter._patch_lang(probe)
-    for name, function in _METHODS.items():
+    for name, function in (_METHODS | _MATH_METHODS).items():
         scope.set_attr(tl.tensor, name, function)
     device_library.patch(scope)
     try:
@@ -437,6 +437,22 @@ def _method(function: JITFunction) -> Callable:
 
 
 _METHODS = {name: _method(member) for name, member in vars(tl.tensor).items() if isinstance(member, JITFunction)}
+
+
+def _math_method(name: str) -> Callable:
+    """`x.exp()` before Triton 3.9: the method is what lies below the builtin, which nobody gives its semantic."""
+
+    def method(self, *args, **kwargs):
+        return getattr(tl.math, name)(self, *args, **kwargs)
+
+    return method
+
+
+_MATH_METHODS = {
+    name: _math_method(name)
+    for name, member in vars(tl.math).items()
+    if tl.core.is_builtin(member) and not tl.core.is_builtin(getattr(tl.tensor, name, member))
+}
 
 
 def _root_cause(error: BaseException) -> BaseException:

@@ -36,7 +36,9 @@ _GENERATED = """\
 
 `course mutants --generate` applies mutation operators to every solution and grades the results. "No mistake" are those
 that a lesson's `equivalents.py` argues to be right answers; "left" are those that pass without a reason, each a case
-that is still missing. Only what has been run appears: in most exercises of lessons 01 to 07 about half of them.
+that is still missing. Only what has been run appears: in most exercises of lessons 01 to 07 about half of them. The
+repairs of lesson 08 and the answers of lesson 10 have operators of their own for findings, causes, refusals, results
+and calls; an author's test has none, as a check runs the stub's.
 """
 
 

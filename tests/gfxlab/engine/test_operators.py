@@ -126,7 +126,7 @@ def methods_kernel(x_ptr, y_ptr, BLOCK: L.constexpr):
     store(y_ptr + 5, x.softmax().max(0))
     store(y_ptr + 6, x.cumsum(0).max(0))
     store(y_ptr + 7, x.argmax(0))
-    store(y_ptr + 8, x.flip().cumprod(0).sum(0))
+    store(y_ptr + 8, x.flip(0).cumprod(0).sum(0))
     store(y_ptr + 9, x.exp().log().sum(0))
     store(y_ptr + 10, exp2(x).reshape(BLOCK // 2, 2).sum(1).ravel().min(0))
     print("the sum", x.sum())
