@@ -29,9 +29,15 @@ def functions(x_ptr, n_ptr, out_ptr, BLOCK: tl.constexpr):
     tl.store(out_ptr + 4 * BLOCK + offs, libdevice.round(4 * x - 2))
     tl.store(out_ptr + 5 * BLOCK + offs, libdevice.isnan(libdevice.log(x - 0.5)).to(tl.float32))
     tl.store(out_ptr + 6 * BLOCK + offs, libdevice.ldexp(x, n))
-    tl.store(out_ptr + 7 * BLOCK + offs, libdevice.clz(n).to(tl.float32))
+    tl.store(out_ptr + 7 * BLOCK + offs, libdevice.signbit(x - 0.5).to(tl.float32))
     tl.store(out_ptr + 8 * BLOCK + offs, libdevice.cyl_bessel_i0(x))
     tl.store(out_ptr + 9 * BLOCK + offs, libdevice.fma(x, x, -x))
+
+
+@triton.jit
+def leading(n_ptr, out_ptr, BLOCK: tl.constexpr):
+    offs = tl.arange(0, BLOCK)
+    tl.store(out_ptr + offs, libdevice.clz(tl.load(n_ptr + offs)))
 
 
 def test_they_compute_what_the_machine_code_computes():
@@ -43,7 +49,15 @@ def test_they_compute_what_the_machine_code_computes():
         functions[(1,)](x, n, machine, BLOCK=32)
     torch.testing.assert_close(interpreted, machine, rtol=4e-7, atol=1e-7)
     torch.testing.assert_close(interpreted[0], torch.asin(x))
-    assert interpreted[4, :4].tolist() == [-2.0, -1.0, 1.0, 2.0] and interpreted[7].max() == 32  # halves away from zero
+    assert interpreted[4, :4].tolist() == [-2.0, -1.0, 1.0, 2.0]  # halves away from zero
+    assert interpreted[7, :4].tolist() == [1.0, 1.0, 0.0, 0.0]
+
+
+@pytest.mark.skipif(not hasattr(of_amd, "clz"), reason="AMD's libdevice has clz from Triton 3.8 on")
+def test_leading_zeros():
+    n, out = torch.tensor([0, 1, -1, 1 << 20], dtype=torch.int32), torch.zeros(4, dtype=torch.int32)
+    leading[(1,)](n, out, BLOCK=4)
+    assert out.tolist() == [32, 31, 0, 11]
 
 
 @triton.jit
