@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from statistics import median
 
 import torch
 
@@ -309,7 +310,7 @@ def summary(survey: Survey) -> str:
         rows.append((arch, str(len({one.case for one in mine})), *_worst(mine, dtypes)))
     ratios = sorted((speed.ratio, speed.case) for speed in survey.speeds)
     lowest, highest = ratios[0], ratios[-1]
-    middle = ratios[len(ratios) // 2][0]
+    middle = median(ratio for ratio, _ in ratios)
     speed = (
         f"Launches of 64 programs and more run {middle:.0f} times as fast as in Triton's interpreter (the median of "
         f"{len(ratios)} kernels; from {lowest[0]:.0f} times for `{lowest[1]}` to {highest[0]:.0f} for `{highest[1]}`)."

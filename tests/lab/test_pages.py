@@ -23,6 +23,7 @@ def test_a_summary_names_the_worst_of_each_target():
     assert "| gfx942 | 2 | 3 |" in text
     assert "9 times as fast" in text and "from 2 times for `c` to 20 for `b`" in text
     assert "| `b` | 1 | 3 | 20 |" in survey.table(survey.Survey(errors, speeds))
+    assert "6 times as fast" in survey.summary(survey.Survey(errors, [survey.Speed("d", 1.0, 1.0), *speeds]))
 
 
 def test_without_a_readme_there_are_no_pages(tmp_path):
