@@ -1,16 +1,14 @@
 """How long the searches for a mistake may take together.
 
-What counts is processor time: a machine that does other things besides must find what a quiet one finds.  The clock
-only ends what would never end.
+What counts is processor time: a machine that does other things besides must find what a quiet one finds.  The sandbox
+ends what takes longer by the clock, and does not count for how long it stood in the queue for a processor.
 """
 
 from __future__ import annotations
 
-import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-_PATIENCE = 4.0  # so many times its processor time a search may take by the clock
-_LEAST = 0.2  # by the clock, for what is asked last
+_LEAST = 0.2  # for what is asked last
 
 
 @dataclass
@@ -19,7 +17,6 @@ class Budget:
 
     seconds: float
     spent: float = 0.0
-    begun: float = field(default_factory=time.monotonic)
 
     @property
     def left(self) -> float:
@@ -27,6 +24,6 @@ class Budget:
         return max(self.seconds - self.spent, 0.0)
 
     @property
-    def patience(self) -> float:
-        """Seconds by the clock."""
-        return max(_PATIENCE * self.seconds - (time.monotonic() - self.begun), _LEAST)
+    def limit(self) -> float:
+        """Seconds after which the sandbox ends what is asked now."""
+        return max(self.left, _LEAST)

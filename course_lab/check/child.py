@@ -34,9 +34,13 @@ def run_cases(payload: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
     payload: {"job": a `Job` as plain values}.
     """
-    job = start(payload)
+    yield from map(wire, tried(start(payload)))
+
+
+def tried(job: Job) -> Iterator[Definition | Seen]:
+    """What an answer defines, then what it does in each case that is asked for."""
     definition, entry = define(job)
-    yield wire(definition)
+    yield definition
     if entry is None:
         return
     kept: list[tuple[torch.Tensor, bytes]] = []  # what the call before returned
@@ -45,15 +49,20 @@ def run_cases(payload: dict[str, Any]) -> Iterator[dict[str, Any]]:
         print(f"{CASE_MARK}{number}", flush=True)
         placed = _place(args, placed, job)
         seen = _run_case(entry, placed, job)
-        yield wire(replace(seen, stale=any(_bits(tensor) != bits for tensor, bits in kept)))
+        yield replace(seen, stale=any(_bits(tensor) != bits for tensor, bits in kept))
         returned = seen.outputs[: len(seen.outputs) - len(job.inplace)]
         kept = [(tensor, _bits(tensor)) for tensor in returned]
 
 
-def start(payload: dict[str, Any]) -> Job:
-    """Make this process ready to run an answer, and read what it shall do."""
+def prepare() -> None:
+    """Make this process ready to run answers."""
     dual_mode.enable()
     torch.set_num_threads(1)
+
+
+def start(payload: dict[str, Any]) -> Job:
+    """Make this process ready to run an answer, and read what it shall do."""
+    prepare()
     return read(Job, payload["job"])
 
 

@@ -92,12 +92,14 @@ def run_answers(
 ) -> list[tuple[tuple[torch.Tensor, ...], ...]]:
     """Execute several answers on every case: for each answer that was reached, the outputs of the cases that worked.
 
-    seconds: of the budget's processor time, all that is left when None; what was spent is taken off.
+    seconds: of the budget's processor time, all that is left when None; what was spent is taken off.  Nothing is left
+    after what never ends.
     """
     more = {"codes": tuple(codes), "seconds": budget.left if seconds is None else min(seconds, budget.left)}
-    outcome = _run(f"{_CHILD}:run_answers", job, more, budget.patience, MEMORY, trusted=trusted)
+    outcome = _run(f"{_CHILD}:run_answers", job, more, budget.limit, MEMORY, trusted=trusted)
     try:
-        budget.spent += max((float(part["spent"]) for part in outcome.parts), default=0.0)
+        spent = max((float(part["spent"]) for part in outcome.parts), default=0.0)
+        budget.spent += budget.left if outcome.status == "timeout" else spent
         return [read(tuple[tuple[torch.Tensor, ...], ...], part["outputs"]) for part in outcome.parts]
     except (ProtocolError, KeyError, TypeError, ValueError):
         return []

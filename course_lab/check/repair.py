@@ -49,7 +49,7 @@ def mend(job: Job, solution: str | None, runs: list[CaseRun], seconds: float) ->
     made = client.run_answers(one_case, [one.code for one in tried], budget, seconds=_SHARE * seconds)
     fitting = [one for one, outputs in zip(tried, made) if outputs and right_outputs(outputs[0], wrong[0])][:_MOST]
     others = [*wrong[:_OTHERS], *right[:1]]
-    return [one for one in fitting if _passes(one, job, others, max(budget.patience, 1.0))]
+    return [one for one in fitting if _passes(one, job, others, max(budget.left, 1.0))]
 
 
 def _passes(one: Repair, job: Job, runs: list[CaseRun], seconds: float) -> bool:

@@ -418,7 +418,7 @@ def _patched_language() -> Iterator[None]:
     namespace = {"__builtins__": {}, "tl": tl, "core": tl.core}
     probe = eval("lambda: None", namespace)
     scope = interpreter._patch_lang(probe)
-    for name, function in (_METHODS | _MATH_METHODS).items():
+    for name, function in _METHODS.items():
         scope.set_attr(tl.tensor, name, function)
     device_library.patch(scope)
     try:
@@ -448,7 +448,7 @@ def _math_method(name: str) -> Callable:
     return method
 
 
-_MATH_METHODS = {
+_METHODS |= {
     name: _math_method(name)
     for name, member in vars(tl.math).items()
     if tl.core.is_builtin(member) and not tl.core.is_builtin(getattr(tl.tensor, name, member))

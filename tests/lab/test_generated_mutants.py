@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from course_lab.authoring import generated, told
+from course_lab.authoring import generated, lessons, quickly, told
 from course_lab.authoring.operators import Generated
 from course_lab.check.sentences import Diagnosis
 
@@ -28,6 +28,15 @@ def test_what_the_check_says_of_each_operator(capsys):
     with capsys.disabled():
         print("\n" + told.table(counts))
     assert told.share(counts, "wrong") <= 0.1 and told.share(counts, "right") >= 0.5, told.table(counts)
+
+
+def test_answers_are_tried_quickly_and_each_by_itself():
+    """Of several, one that dies or changes what others use spoils none that comes after it."""
+    right = lessons.solution("0.1")
+    assert "x * 2" in right or "2 * x" in right
+    wrong = re.sub(r"x \* 2|2 \* x", "x * 3", right)
+    answers = [wrong, "1 / 0", f"import os\nos.kill(os.getpid(), 9)\n{right}", f"tl.load = None\n{right}", right, ""]
+    assert quickly.passing("0.1", answers) == [False, False, False, False, True, False]
 
 
 LINE = "Line 4 of program 0 reaches element 9 of x_ptr, which has 9."
