@@ -37,20 +37,21 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
-def run(machine: bench.Machine, families, sizes: str, timed: bool) -> bench.Results:
+def run(machine: bench.Machine, families, sizes: str, timed: bool, device: str = "cuda") -> bench.Results:
     """All cases of these families."""
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False  # the references are float32
-    contest = Contest("cuda", timed)
+    contest = Contest(device, timed)
     for family in families:
         module = importlib.import_module(f"benchmarks.{family}")
         if hasattr(module, "measure"):
-            contest.measurements += module.measure("cuda") if timed else []
+            contest.measurements += module.measure(device) if timed else []
             continue
         for case in module.cases(sizes):
             print(f"{case.family}, {case.size}", file=sys.stderr, flush=True)
             contest.run(case)
             torch.cuda.empty_cache()
-    return bench.Results(machine, contest.measurements, contest.notes)
+    absent = [f"{family}, {text}" for (family, _), text in contest.absent.items()]
+    return bench.Results(machine, contest.measurements, contest.notes + absent)
 
 
 if __name__ == "__main__":

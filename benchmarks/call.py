@@ -1,10 +1,8 @@
 """What one call of each public function costs in Python, beside bare launches of the kernels that it launches.
 
 A bare launch is `kernel[grid](...)` with the very arguments that the function gave it: nothing is checked, chosen or
-allocated.  What the function must allocate, its results, is timed apart.
-What the
-function costs where nothing is remembered (`course_kernels/_remembered.py`) stands beside it.  `rms_norm` meets PyTorch
-and Liger-Kernel too.
+allocated.  What the function must allocate, its results, is timed apart.  What the function costs where nothing is
+remembered (`course_kernels/_remembered.py`) stands beside it.  `rms_norm` meets PyTorch and Liger-Kernel too.
 """
 
 from __future__ import annotations
@@ -143,7 +141,16 @@ def measure(device: str) -> list[bench.Measurement]:
     figures: list[bench.Measurement] = []
     for name, function in calls(device).items():
         figures += _measured(RMS_NORM_SIZE if name == RMS_NORM else name, contenders(function))
-    return figures + _measured(RMS_NORM_SIZE, rivals(draw(device, 1, 576), draw(device, 576)))
+    others = rivals(draw(device, 1, 576), draw(device, 576))
+    return figures + _measured(RMS_NORM_SIZE, {name: call for name, call in others.items() if _is_installed(call)})
+
+
+def _is_installed(call: Callable[[], object]) -> bool:
+    try:
+        call()
+    except ImportError:
+        return False
+    return True
 
 
 def _measured(size: str, contenders: dict[str, Callable[[], object]]) -> list[bench.Measurement]:

@@ -66,6 +66,7 @@ class Contest:
     compiled: bool = True
     measurements: list[bench.Measurement] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    absent: dict[tuple[str, str], str] = field(default_factory=dict)  # who is not installed, once for all its sizes
 
     def run(self, case: Case) -> None:
         """Check every contender and time those that are right.
@@ -79,6 +80,9 @@ class Contest:
             function = case.step(function)
             try:
                 error = distance(case.compared(function(*map(_clone, inputs)), *inputs), expected)
+            except ImportError as absent:
+                self.absent[case.family, name] = f"{name} is left out: {absent}"
+                continue
             except Exception as failure:
                 if name == OURS:
                     raise
@@ -144,12 +148,16 @@ def draw(device: str, *shape: int, dtype: torch.dtype = torch.bfloat16, scale: f
 
 
 def of_liger(module: str, name: str, call: Callable | None = None) -> dict[str, Callable]:
-    """Liger-Kernel's contender, or none where it is not installed. call: takes its function, then the inputs."""
+    """Liger-Kernel's contender, or one that says it is not installed. call: takes its function, then the inputs."""
     try:
         apply = getattr(importlib.import_module(f"liger_kernel.ops.{module}"), name).apply
-    except ImportError:
-        return {}
+    except ImportError as absent:
+        return {LIGER: partial(_absent, str(absent))}
     return {LIGER: apply if call is None else partial(call, apply)}
+
+
+def _absent(why: str, *_: Any) -> None:
+    raise ImportError(why)
 
 
 def rows_of(sizes: str, every: list, short: list, tiny: list) -> list:

@@ -4,6 +4,7 @@ import torch
 
 import course_kernels as ck
 from benchmarks.contest import OURS, Case, draw, rows_of
+from benchmarks.flashinfer import FLASHINFER, PagedUpdate
 from benchmarks.qkv import HEAD_DIM, KV_HEADS, Q_HEADS
 from benchmarks.rope import TOKENS, neox
 
@@ -32,7 +33,7 @@ def cases(sizes: str = "every"):
             "paged_kv_cache_update",
             f"Llama 3 8B, {tokens} tokens",
             lambda device, t=tokens: _inputs(device, t),
-            {OURS: ours},
+            {FLASHINFER: PagedUpdate(), OURS: ours},
             formula,
             bytes=2 * tokens * heads * HEAD_DIM + 2 * 4 * tokens * HEAD_DIM // 2 + 16 * tokens,
             eager=formula,

@@ -5,6 +5,7 @@ import torch.nn.functional as F
 
 import course_kernels as ck
 from benchmarks.contest import OURS, Case, draw, rows_of
+from benchmarks.flashinfer import FLASHINFER, PagedDecode
 
 HEADS, KV_HEADS, HEAD_DIM, BLOCK = 32, 8, 128, 16
 SHAPES = [(batch, tokens) for batch in (1, 64) for tokens in (4096, 32768)]
@@ -34,7 +35,7 @@ def cases(sizes: str = "every"):
             "paged_decode_attention",
             f"batch {batch}, context {tokens}",
             lambda device, b=batch, t=tokens: _inputs(device, b, t),
-            {OURS: ck.paged_decode_attention},
+            {FLASHINFER: PagedDecode(), OURS: ck.paged_decode_attention},
             reference,
             bytes=2 * 2 * batch * tokens * KV_HEADS * HEAD_DIM + 2 * 2 * batch * HEADS * HEAD_DIM,
             eager=gathered,

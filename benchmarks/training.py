@@ -5,7 +5,8 @@ import dataclasses
 from benchmarks import attention, layer_norm, rms_norm
 from benchmarks.contest import Case, draw, gradients
 
-SIZES = ("4096 x 576", "4096 x 4096", "16384 x 4096", "4096 x 8192", "4096 x 16384", "2048 x 65536")
+SIZES = ("64 x 576", "64 x 4096", "4096 x 576", "4096 x 4096", "16384 x 4096", "4096 x 8192")
+SIZES += ("4096 x 16384", "2048 x 65536")
 NORMS = {"rms_norm": rms_norm, "layer_norm": layer_norm}
 
 

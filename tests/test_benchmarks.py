@@ -8,7 +8,7 @@ import importlib
 import pytest
 import torch
 
-from benchmarks import FAMILIES, __main__, contest, dropout, report, search
+from benchmarks import FAMILIES, __main__, contest, dropout, flashinfer, report, search
 from benchmarks.contest import COPY, OURS, Case, Contest
 from benchmarks.machine_code import contests, page
 from benchmarks.machine_code import figures as contests_figures
@@ -66,12 +66,32 @@ def _case(**contenders) -> Case:
     return Case("double", "3", lambda device: (torch.ones(3),), contenders, lambda x: 2 * x, bytes=12)
 
 
+OURS_DOUBLES = {OURS: lambda x: 2 * x}
+
+
 def test_a_wrong_rival_is_noted_and_a_wrong_kernel_of_ours_stops_the_run():
     check = Contest("cpu", timed=False)
     check.run(_case(**{"wrong": lambda x: 3 * x, "broken": lambda x: x.no_such_thing, OURS: lambda x: x.mul_(2)}))
     assert "wrong is 0.5 from the reference" in check.notes[0] and "broken fails: AttributeError" in check.notes[1]
     with pytest.raises(AssertionError, match="our result is 0.5 from the reference"):
         check.run(_case(**{OURS: lambda x: 3 * x}))
+
+
+def test_a_rival_that_is_not_installed_is_named_once_for_all_its_sizes(monkeypatch):
+    away = contest.of_liger("no_such_module", "Function")
+    monkeypatch.setattr(
+        importlib.import_module("benchmarks.softmax"), "cases", lambda _: [_case(**away, **OURS_DOUBLES)] * 2
+    )
+    notes = __main__.run(MACHINE, ["softmax"], "tiny", timed=False, device="cpu").notes
+    assert len(notes) == 1 and notes[0].startswith("double, Liger is left out: No module named 'liger_kernel")
+
+
+def test_flashinfers_contenders_have_places_for_what_ours_are_given():
+    """It runs on CUDA only: here, that each token's page and place are those of its slot."""
+    slots = torch.tensor([5, 0, 7])
+    table, sequences, place, page, first, last = flashinfer.places_of(slots, 4, torch.zeros(3, 8))
+    assert (page * 4 + place).tolist() == slots.tolist() and last.tolist() == [2, 1, 4]
+    assert sequences.tolist() == [0, 1, 2] and first.tolist() == [0, 1, 2, 3] and table.dtype == torch.float32
 
 
 def test_gradients_are_those_of_every_input_but_the_last():

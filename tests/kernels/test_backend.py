@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from kernel_testing import WITHOUT_GPU
 
 import course_kernels
 from course_kernels import backend
@@ -25,12 +26,9 @@ def not_interpreting(monkeypatch):
         dual_mode.enable()
 
 
-NO_GPU = {"CUDA_VISIBLE_DEVICES": "", "HIP_VISIBLE_DEVICES": ""}  # what is asked of these processes concerns CPUs
-
-
 def python(code: str, **environment: str) -> str:
     """What a fresh interpreter prints; no variable of ours or of Triton's is set unless given."""
-    inherited = {"PATH": "/usr/bin:/bin", "PYTHONPATH": ":".join(filter(None, sys.path)), **NO_GPU}
+    inherited = {"PATH": "/usr/bin:/bin", "PYTHONPATH": ":".join(filter(None, sys.path)), **WITHOUT_GPU}
     with tempfile.NamedTemporaryFile("w", suffix=".py") as file:  # a kernel's source is read from its file
         file.write(code)
         file.flush()
@@ -179,7 +177,7 @@ def test_a_part_of_the_kernels_tests_passes_under_the_users_interpreter(families
         "not fp8 and not packed",
         *files,
     ]
-    environment = {**os.environ, **NO_GPU, "TRITON_INTERPRET": "1"}
+    environment = {**os.environ, **WITHOUT_GPU, "TRITON_INTERPRET": "1"}
     result = subprocess.run(command, env=environment, capture_output=True, text=True, cwd=here.parents[1])
     assert result.returncode == 0, result.stdout[-3000:]
 
