@@ -14,13 +14,19 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 
 from gfxlab.simulator.core import deadlock
-from gfxlab.simulator.core.executor import Executor
+from gfxlab.simulator.core.executor import LONGEST, Executor
 from gfxlab.simulator.core.memory import GlobalMemory
+from gfxlab.simulator.core.outlook import Outlook
 from gfxlab.simulator.core.progress import Progress
 from gfxlab.simulator.core.state import Waves
 from gfxlab.simulator.show.run import Run
 
 Place = tuple[int, int, int]
+_SHARE = np.array((0.8, 0.6))  # of the time without an end, by the clock and of the processor: others may keep it busy
+
+
+def _clocks() -> np.ndarray:
+    return np.array((time.monotonic(), time.process_time()))
 
 
 class Batches:
@@ -86,18 +92,24 @@ class Batches:
         self._progress.tell(self._all - self._budget + spent)
 
     def _until_all_end(self) -> None:
-        ended, since, seen = -1, time.monotonic(), set()
+        ended, since, seen, outlook = -1, _clocks(), set(), Outlook()
+        for one in self._waiting:
+            one.measure()
         while self._waiting:
             self._try_all()
             now = self._budget, sum(one.ended for one in self._waiting), len(self._waiting)
             if now != ended:
-                ended, since, seen = now, time.monotonic(), set()
+                ended, since, seen, outlook = now, _clocks(), set(), Outlook()
                 continue
+            outlook.look(self._waiting)
+            if outlook.surely and outlook.left > LONGEST:
+                raise deadlock.too_long(self._waiting, outlook.left)
+            since = _clocks() if outlook.surely else since
             state = self._fingerprint()
             if state in seen:  # the same registers and the same memory: it will go on so for ever
                 raise deadlock.error(self._waiting, self._run.checks)
             seen.add(state)
-            if time.monotonic() - since > self._seconds:
+            if outlook.dark and all(gone > enough for gone, enough in zip(_clocks() - since, self._seconds * _SHARE)):
                 raise deadlock.error(self._waiting, self._run.checks, self._seconds)
 
     def _fingerprint(self) -> int:

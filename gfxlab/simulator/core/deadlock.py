@@ -56,6 +56,16 @@ def error(waiting: Sequence[Executor], checks, seconds: float | None = None) -> 
     )
 
 
+def too_long(waiting: Sequence[Executor], seconds: float) -> faults.SimulationError:
+    """What to say of batches that come nearer to their ends, but by so little that they take so long."""
+    one = waiting[0]
+    program = format_program(one.waves.programs[int(np.flatnonzero(one.left())[0])])
+    return faults.SimulationError(
+        f"program {program} of the launch has not ended yet: at this rate its loop takes {seconds / 60:,.0f} minutes "
+        "more. Look at what ends the loop; if it is to take so long, give the launch less to do."
+    )
+
+
 def _programs(one: Executor, checks) -> list[tuple[str, str]]:
     """(program, what it waits for) of the waves that are left."""
     polls = _Polls()

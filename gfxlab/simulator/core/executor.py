@@ -48,7 +48,7 @@ _NAP = 64  # turns after which a workgroup is woken although others can go on
 _BLOCKS_A_TURN = 256  # of waves that were let through
 _POLLS_A_RUN = 5000  # turns in polling loops, no wave ending, after which another batch is let through
 _ROUNDS = 3_000  # of one block, without which a long run is taken for a long run and not for an endless loop
-_LONGEST = 1800.0  # seconds that a loop may take which comes nearer to its end
+LONGEST = 1800.0  # seconds that a loop may take which comes nearer to its end
 _PAUSE = 0.05  # seconds between two looks at a long loop
 _GLANCE = 8  # visits of a block after which the clock is looked at
 _BYPASSES = ("sc1", "glc", "dlc")
@@ -84,7 +84,10 @@ def _block(program: Program, start: int, stop: int, target: Target) -> Code:
     jumps = is_jump(last)
     built = [(i, step) for i in inside if not is_control(i) and (step := build(i, target)) is not nothing]
     steps = share(*zip(*built)) if built else ()
-    condition = jump_condition(last.mnemonic, target) if jumps else None
+    try:
+        condition = jump_condition(last.mnemonic, target) if jumps else None
+    except LookupError:
+        raise faults.UnknownInstruction(last) from None
     polls = any(_polls(instruction) for instruction in inside)
     named = next((i for i in reversed(program.instructions[:stop]) if i.source), last)
     return Code(steps, last, condition, program.target(last) if jumps else None, len(inside), polls, named)
@@ -123,6 +126,7 @@ class Executor:
         self._arrived = np.zeros(waves.count, bool)  # at a barrier to which others are still to come
         self.executed = np.zeros(len(self.code), np.int64)  # how often waves went through each block
         self._visits = np.zeros(len(self.code), np.int64)  # how often any did
+        self._visited = np.zeros(len(self.code), np.int64)  # the same, since a wave has ended, whoever has a turn
         self._budget = self._left = budget
         self._seconds, self._host, self._tell = seconds, host, tell
         self._turns = self._polls = 0
@@ -130,6 +134,7 @@ class Executor:
         self._asked, self._asleep = np.zeros(waves.count, bool), np.zeros(waves.count, bool)
         self._before: dict[int, tuple] = {}  # a wave's block and registers when it last came round
         self._rounds, self._suspect = np.zeros(waves.count, np.int64), np.zeros(waves.count, bool)
+        self._gauge: exits.Gauge | None = None
         self._in_vain = 0  # how often waves did since one ended or saw something new
         self.ended = 0  # waves
         self._restart_clock()
@@ -160,6 +165,7 @@ class Executor:
                 polls += self._turn(running & ~self._asleep)
                 if self.ended != ended:
                     self._in_vain = polls = 0
+                    self._visited[:] = 0
                     self._restart_clock()
                 self._tell(self.spent)
                 if self._host:
@@ -253,6 +259,8 @@ class Executor:
             if code.polls:
                 polled = True
                 self._asked |= active
+            if self._gauge is not None:
+                self._gauge.note(block, waves)
             self._count(block, code, count)
             following = self._follow(code, block, active)
             most -= 1
@@ -273,6 +281,7 @@ class Executor:
     def _count(self, block: int, code: Code, waves: int) -> None:
         self.executed[block] += waves
         self._visits[block] += 1
+        self._visited[block] += 1
         self._left -= waves * code.length
         self.waves.clock += code.length
         if self._left < 0:
@@ -307,7 +316,7 @@ class Executor:
             if clock - self._worked_since < self._seconds:  # it may end yet: others may have kept the machine busy
                 return
             self._too_long(code, f"after {rounds}: the loop's condition never becomes false, or it takes long")
-        if left is not None and _LONGEST < left < math.inf:
+        if left is not None and LONGEST < left < math.inf:
             self._too_long(code, f"yet: at this rate its loop takes {left / 60:,.0f} minutes more")
         if left is not None or now.distances.keys() != self._exits.distances.keys():
             self._look_at_the_exits(block)  # what comes nearer now may stop to
@@ -329,6 +338,15 @@ class Executor:
             f"program {program} of the launch does not end: {why}{faults.at_line(code.named)}. "
             f"Look for a loop whose condition never becomes false, or raise {limit}."
         )
+
+    def measure(self) -> None:
+        """From now on note how far the waves are from leaving their loops."""
+        self._gauge = self._gauge or exits.Gauge(self.program, self.waves.count)
+
+    def distances(self) -> dict[int, np.ndarray]:
+        """By block how far each wave that has not ended is from leaving a loop there, float64 [wave]."""
+        found = self._gauge.distances(self._visited) if self._gauge else {}
+        return {number: distance[self.left()] for number, distance in found.items()}
 
     def fingerprint(self) -> int:
         """A number of everything that decides how these waves go on, memory apart."""

@@ -141,3 +141,55 @@ def _distance(instruction: Decoded, waves: Waves) -> np.ndarray:
         np.asarray(values.scalar_reader(one, kind)(waves)).astype(np.float64) for one in instruction.operands
     )
     return np.abs(first - second) + np.zeros(waves.size)
+
+
+_ORDERED = re.compile(r"v_cmpx?_\w+_([iuf](?:32|64))$")
+
+
+class Gauge:
+    """How far each wave was from leaving its loops when it last came to where that is decided.
+
+    Between these places the registers may hold other numbers. A comparison of vectors counts as the sum over all lanes.
+    """
+
+    def __init__(self, program: Program, waves: int):
+        self._program, self._waves = program, waves
+        self._compared: dict[int, Decoded | None] = {}
+        self._latest: dict[int, np.ndarray] = {}
+
+    def note(self, number: int, waves: Waves) -> None:
+        """Waves have come to the end of a block."""
+        if number not in self._compared:
+            self._compared[number] = self._comparison_of(number)
+        compared = self._compared[number]
+        if compared is None:
+            return
+        measure = _distance if compared.mnemonic[0] == "s" else _vector_distance
+        latest = self._latest.setdefault(number, np.full(self._waves, np.nan))[waves.window]
+        np.copyto(latest, measure(compared, waves), where=True if waves.live is None else waves.live)
+
+    def distances(self, visits: np.ndarray) -> dict[int, np.ndarray]:
+        """By block, float64 [wave]; only of jumps that have always gone the same way."""
+        return {
+            number: latest.copy()
+            for number, latest in self._latest.items()
+            if not all(place < len(visits) and visits[place] for place in self._program.following(number))
+        }
+
+    def _comparison_of(self, number: int) -> Decoded | None:
+        block = self._program.blocks[number]
+        *before, last = self._program.instructions[block.start : block.stop]
+        if "scc" in last.mnemonic:
+            return _comparison(tuple(before))
+        if not last.mnemonic.startswith("s_cbranch"):
+            return None
+        return next((one for one in reversed(before) if _ORDERED.match(one.mnemonic)), None)
+
+
+def _vector_distance(instruction: Decoded, waves: Waves) -> np.ndarray:
+    kind = _ORDERED.match(instruction.mnemonic)[1]
+    first, second = (
+        np.asarray(values.reader(one, kind)(waves)).astype(np.float64) for one in instruction.operands[-2:]
+    )
+    apart = np.abs(first - second) + np.zeros((waves.size, waves.lanes))
+    return np.where(np.isfinite(apart), apart, 0).sum(axis=1)

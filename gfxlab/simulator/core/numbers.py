@@ -189,14 +189,18 @@ def small_float_values(kind: str, fnuz: bool = False) -> np.ndarray:
     return np.concatenate([positive, negative])
 
 
-def to_float4(x: np.ndarray) -> np.ndarray:
-    """float32 to a float4 code (uint32): to nearest, ties to even; numbers beyond the largest and NaN become it."""
-    positive = small_float_values("fp4")[:8].astype(F64)
+def to_finite_float(x: np.ndarray, kind: str) -> np.ndarray:
+    """float32 to the code (uint32) of a format without infinity and NaN: "fp6", "bf6" or "fp4".
+
+    To nearest, ties to even; numbers beyond the largest and NaN become it.
+    """
+    sign = sum(_SMALL[kind])
+    positive = small_float_values(kind)[: 1 << sign].astype(F64)
     middle = (positive[1:] + positive[:-1]) / 2
     size = np.where(np.isnan(x), np.inf, np.abs(np.asarray(x, F64)))
     code = np.searchsorted(middle, size, side="left")
     code = np.where((np.append(middle, np.nan)[code] == size) & (code % 2 == 1), code + 1, code)
-    return (code | np.signbit(x) << 3).astype(U32)
+    return (code | np.signbit(x).astype(U32) << U32(sign)).astype(U32)
 
 
 def to_float8(x: np.ndarray, kind: str, fnuz: bool, saturate: bool | np.ndarray) -> np.ndarray:

@@ -29,6 +29,8 @@ _NAMED = {
     "null": (NULL, 1),
 }
 _REGISTER = re.compile(r"(v|s|a|ttmp)(?:(\d+)|\[(\d+)(?::(\d+))?\])(?:\.([lh]))?")
+_SPECIAL = re.compile(r"src_\w+|(flat_scratch|xnack_mask|tba|tma)\w*|lds_direct|vccz|execz")  # that no step reads
+_LITERAL = re.compile(r"lit(?:64)?\((.*)\)")  # newer LLVMs say so of a constant that does not stand in the code
 _FLOAT = re.compile(r"-?\d+\.\d+(?:e[+-]?\d+)?")
 _INTEGER = re.compile(r"-?(?:0x[0-9a-f]+|\d+)")
 
@@ -83,6 +85,8 @@ def operand(text: str, accumulators: int = 256) -> Operand:
         return Operand(
             text, "v" if file in "va" else "s", base + index, count, half=None if half is None else int(half == "h")
         )
+    if found := _LITERAL.fullmatch(text):
+        return replace(operand(found[1], accumulators), text=text)
     if text in _NAMED:
         index, count = _NAMED[text]
         return Operand(text, "s", index, count)
@@ -93,19 +97,42 @@ def operand(text: str, accumulators: int = 256) -> Operand:
     return Operand(text, "word")
 
 
+class Modifiers(dict):
+    """Modifiers by name. `unasked`: those that nobody has looked at, which would go without effect."""
+
+    def __init__(self, *pairs: Any) -> None:
+        super().__init__(*pairs)
+        self._asked: set[str] = set()
+
+    def get(self, name: str, default: Any = None) -> Any:
+        self._asked.add(name)
+        return super().get(name, default)
+
+    def __getitem__(self, name: str) -> Any:
+        self._asked.add(name)
+        return super().__getitem__(name)
+
+    def __contains__(self, name: object) -> bool:
+        self._asked.add(str(name))
+        return super().__contains__(name)
+
+    def unasked(self) -> set[str]:
+        return set(self) - self._asked
+
+
 _PIECES = re.compile(r"(?:[^,\[\]()|]|\[[^\]]*\]|\([^)]*\)|\|[^|]*\|)+")
 _WORDS = re.compile(r"(?:[^\s\[\]()]|\[[^\]]*\]|\([^)]*\))+")
 
 
-def split(text: str) -> tuple[list[str], dict[str, Any]]:
+def split(text: str) -> tuple[list[str], Modifiers]:
     """The operands' texts, and the modifiers by name: a number, a list of numbers, a word, or True."""
     pieces = [piece.strip() for piece in _PIECES.findall(text)]
     if not pieces:
-        return [], {}
+        return [], Modifiers()
     words = _WORDS.findall(pieces[-1])
     modifiers = [word for word in words if not _is_operand(word)]
     pieces[-1:] = [word for word in words if _is_operand(word)]
-    return pieces, dict(map(_modifier, modifiers))
+    return pieces, Modifiers(map(_modifier, modifiers))
 
 
 def _is_operand(word: str) -> bool:
@@ -115,6 +142,8 @@ def _is_operand(word: str) -> bool:
         bool(known)
         or plain in _NAMED
         or plain == "off"
+        or bool(_SPECIAL.fullmatch(plain))
+        or bool(_LITERAL.fullmatch(plain))
         or plain.startswith((".L", "hwreg(", "sext(", "neg("))
         or "@rel32@" in plain
     )
@@ -125,5 +154,6 @@ def _modifier(word: str) -> tuple[str, Any]:
     if not colon:
         return name, True
     if value.startswith("["):
-        return name, [int(number, 0) for number in value[1:-1].split(",")]
+        numbers = value[1:-1].split(",")
+        return name, [int(number, 0) for number in numbers] if all(map(_INTEGER.fullmatch, numbers)) else value
     return name, int(value, 0) if _INTEGER.fullmatch(value) else value

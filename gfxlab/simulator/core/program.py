@@ -11,12 +11,11 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from typing import Any
 
 from gfxlab import hardware
 from gfxlab.code import isa, metadata
 from gfxlab.simulator.core import constants, operands
-from gfxlab.simulator.core.operands import Operand
+from gfxlab.simulator.core.operands import Modifiers, Operand
 
 _UNPARSED = re.compile(r"s_(wait\w*|nop|delay_alu|sendmsg(?!_rtn)|clause|sethalt|sleep|setprio|code_end)")
 _JUMP = re.compile(r"s_c?branch")
@@ -35,7 +34,7 @@ class Decoded:
     text: str
     kind: str
     operands: tuple[Operand, ...]
-    modifiers: dict[str, Any]
+    modifiers: Modifiers
     source: isa.SourceLine | None
     second: Decoded | None = None
     reaches_beyond: bool = False
@@ -167,9 +166,9 @@ def _decode(index: int, instruction: isa.Instruction, accumulators: int) -> Deco
     mnemonic, text = instruction.mnemonic, instruction.operands
     text, both, rest = text.partition("::")
     second = _second(index, instruction, rest.strip(), accumulators) if both else None
-    pieces, modifiers = ([], {}) if _UNPARSED.match(mnemonic) else operands.split(text)
+    pieces, modifiers = ([], Modifiers()) if _UNPARSED.match(mnemonic) else operands.split(text)
     if _JUMP.match(mnemonic):
-        pieces, modifiers = [text], {}  # a label of inline assembly may look like a modifier
+        pieces, modifiers = [text], Modifiers()  # a label of inline assembly may look like a modifier
     read = tuple(operands.operand(piece, accumulators) for piece in pieces)
     return Decoded(index, mnemonic, instruction.text, instruction.kind, read, modifiers, instruction.source, second)
 

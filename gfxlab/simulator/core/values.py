@@ -91,6 +91,8 @@ def _bits(operand: Operand, kind: str, high: bool) -> Reader:
     if operand.is_constant:
         value = constant(operand.value, kind)
         return lambda w: value
+    if not (operand.is_vector or operand.is_scalar):
+        raise LookupError(f"nothing is known about the operand {operand.text!r}")
     i = operand.index
     if operand.is_scalar and i == NULL:
         zero = U64(0) if kind in WIDE else U32(0)

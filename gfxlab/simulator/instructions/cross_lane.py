@@ -166,7 +166,8 @@ def _named_lanes(address: Operand, instruction: Decoded) -> values.Reader:
 
 
 def _backward_permute(instruction: Decoded, target: Target) -> Step:
-    """ds_bpermute: each lane names, in bytes, the lane that it reads."""
+    """ds_bpermute: each lane names, in bytes, the lane that it reads; ds_bpermute_fi: one that is switched off too."""
+    invalid_too = "_fi_" in instruction.mnemonic
     result, address, data = instruction.operands
     lanes, read, write = _named_lanes(address, instruction), values.reader(data, "u32"), values.writer(result, "u32")
 
@@ -174,7 +175,7 @@ def _backward_permute(instruction: Decoded, target: Target) -> Step:
         lane = lanes(w)
         value = w.full(read(w))
         taken = np.take_along_axis(value, lane, axis=1)
-        if w.mask is not None:  # a lane that is switched off gives 0
+        if w.mask is not None and not invalid_too:  # a lane that is switched off gives 0
             taken = np.where(np.take_along_axis(w.mask, lane, axis=1), taken, U32(0))
         write(w, taken)
 
@@ -261,6 +262,7 @@ _BUILDERS = {
     "v_permlane16_b32": _permute_across_rows(False),
     "v_permlanex16_b32": _permute_across_rows(True),
     "ds_bpermute_b32": _backward_permute,
+    "ds_bpermute_fi_b32": _backward_permute,
     "ds_permute_b32": _forward_permute,
     "ds_swizzle_b32": _swizzle,
 }

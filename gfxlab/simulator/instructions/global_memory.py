@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -63,7 +63,7 @@ def width_of(suffix: str) -> tuple[int, str]:
 
 def build(name: str, instruction: Decoded, target: Target) -> Step:
     """The function that executes one load or store."""
-    if name.startswith("s_load_"):
+    if name.startswith("s_"):
         return _scalar_load(name, instruction, target)
     space, direction, suffix = re.match(r"(global|buffer|flat)_(load|store)_(\w+)", name).groups()
     width, filling = width_of(suffix.removeprefix("lds_"))
@@ -353,19 +353,23 @@ def _load_to_lds(instruction: Decoded, address: Address, width: int, filling: st
 
 def _scalar_load(name: str, instruction: Decoded, target: Target) -> Step:
     result, base, *offset = instruction.operands
-    suffix = name.removeprefix("s_load_")
-    width = {"dword": 4, "b32": 4, "u16": 2, "i16": 2, "u8": 1, "i8": 1}.get(suffix) or (
-        int(suffix.removeprefix("dwordx")) * 4 if suffix.startswith("dwordx") else int(suffix[1:]) // 8
-    )
-    first = values.scalar_reader(base, "i64")
+    suffix = re.sub(r"s_(buffer_)?load_", "", name)
+    width = _scalar_width(suffix)
     offsets = [values.scalar_reader(one, "i64" if one.is_constant else "u32") for one in offset]
     constant = instruction.modifiers.get("offset", 0)
+    from_buffer = name.startswith("s_buffer")
+    first = values.scalar_reader(replace(base, count=2) if from_buffer else base, "i64")
+    size = values.scalar_reader(replace(base, index=base.index + 2, count=1), "u32") if from_buffer else None
 
     def run(w: Waves) -> None:
-        address = first(w) + constant
+        distance = np.broadcast_to(I64(constant), w.size)
         for one in offsets:
-            address = address + one(w).astype(I64)
-        words = _scalar_words(w, instruction, np.broadcast_to(address, w.size), width)
+            distance = distance + one(w).astype(I64)
+        if size is None:
+            words = _scalar_words(w, instruction, first(w) + distance, width)
+        else:
+            address = (first(w) & I64((1 << 48) - 1)) + distance
+            words = _words_within(w, instruction, address, size(w).astype(I64) - distance, width)
         if suffix in ("i8", "i16"):
             words = [_signed(words[0], width).view(U32)]
         for place, word in enumerate(words):
@@ -374,8 +378,34 @@ def _scalar_load(name: str, instruction: Decoded, target: Target) -> Step:
     return run
 
 
-def _scalar_words(w: Waves, instruction: Decoded, address: np.ndarray, width: int) -> list[np.ndarray]:
-    live = np.ones(w.size, bool) if w.live is None else w.live
+def _scalar_width(suffix: str) -> int:
+    """Bytes."""
+    narrow = {"dword": 4, "u16": 2, "i16": 2, "u8": 1, "i8": 1}
+    if suffix in narrow:
+        return narrow[suffix]
+    return int(suffix.removeprefix("dwordx")) * 4 if suffix.startswith("dwordx") else int(suffix[1:]) // 8
+
+
+def _words_within(
+    w: Waves, instruction: Decoded, address: np.ndarray, left: np.ndarray, width: int
+) -> list[np.ndarray]:
+    """What stands at the address; each word that does not lie in the `left` bytes of its buffer is 0."""
+    every, each, words = w.live, min(width, 4), []
+    live = np.ones(w.size, bool) if every is None else every
+    if (left[live] >= width).all():
+        return _scalar_words(w, instruction, address, width)
+    for place in range(0, width, 4):
+        inside = live & (left >= place + each)
+        if inside.any():
+            found = _scalar_words(w, instruction, address + place, each, inside)[0]
+        words.append(np.where(inside, found, U32(0)) if inside.any() else np.zeros(w.size, U32))
+    return words
+
+
+def _scalar_words(w: Waves, instruction: Decoded, address: np.ndarray, width: int, live=None) -> list[np.ndarray]:
+    """live: the waves that really load; None: those that are executed."""
+    if live is None:
+        live = np.ones(w.size, bool) if w.live is None else w.live
     address = np.where(live, address, address[live.argmax()])[:, None]
     low, high = int(address.min()), int(address.max())
     region = w.memory.whole(low, high + width)

@@ -31,15 +31,30 @@ def source(operand: Operand, kind: str, place: int, instruction: Decoded, target
     select = _PARTS.get(modifiers.get(f"src{place}_sel")) if kind != "mask" else None
     high = bool(modifiers.get("op_sel", (0,) * 4)[place]) if place < 3 and "op_sel" in modifiers else False
     lanes = _from_lanes(instruction, target) if place == 0 and _is_dpp(instruction) else None
-    return values.reader(operand, kind, high=high, select=select, lanes=lanes)
+    read = values.reader(operand, kind, high=high, select=select, lanes=lanes)
+    return _of_dot(read, kind, place, instruction) if instruction.mnemonic.startswith("v_dot2") else read
+
+
+def _of_dot(read: values.Reader, kind: str, place: int, instruction: Decoded) -> values.Reader:
+    """A source of a product of pairs: which half of the register is the first number, which the second; their signs."""
+    modifiers = instruction.modifiers
+    chosen = modifiers.get("op_sel", (0, 0, 0))[place], modifiers.get("op_sel_hi", (1, 1, 1))[place]
+    signs = modifiers.get("neg_lo", (0, 0, 0))[place], modifiers.get("neg_hi", (0, 0, 0))[place]
+    if kind == "f32":
+        return (lambda w: -read(w)) if signs[0] else read
+    flips = U32((signs[0] << 15 | signs[1] << 31) if "f" in kind else 0)
+    if kind[0] != "2" or chosen == (0, 1) and not flips:
+        return read
+    low, high = (U32(16 * half) for half in chosen)
+    return lambda w: ((read(w) >> low & U32(0xFFFF)) | (read(w) >> high & U32(0xFFFF)) << U32(16)) ^ flips
 
 
 def destination(operand: Operand, kind: str, sources: int, instruction: Decoded, target: Target) -> values.Writer:
     """Writer of a result; `sources` is how many operands the op_sel modifier names before it."""
     modifiers = instruction.modifiers
-    part = _PARTS.get(modifiers.get("dst_sel"))
+    part, keep = _PARTS.get(modifiers.get("dst_sel")), modifiers.get("dst_unused") == "UNUSED_PRESERVE"
     if part and kind != "mask":
-        return _into_part(operand, kind, part, modifiers.get("dst_unused") == "UNUSED_PRESERVE")
+        return _into_part(operand, kind, part, keep)
     op_sel = modifiers.get("op_sel", ())
     high = len(op_sel) == 4 and bool(op_sel[3]) or len(op_sel) == sources + 1 and bool(op_sel[-1])
     return values.writer(operand, kind, high=high, clear=target.cdna and not op_sel)
@@ -69,7 +84,11 @@ _CONTROLS = re.compile(
 
 def _is_dpp(instruction: Decoded) -> bool:
     """Its first source comes from other lanes. Comparisons do not say so in their name."""
-    return any(map(_CONTROLS.fullmatch, instruction.modifiers))
+    return _control(instruction) is not None
+
+
+def _control(instruction: Decoded) -> str | None:
+    return next(filter(_CONTROLS.fullmatch, instruction.modifiers), None)
 
 
 def _lanes(target: Target) -> np.ndarray:
@@ -81,55 +100,57 @@ def _sources(instruction: Decoded, target: Target) -> tuple[np.ndarray, np.ndarr
     lane = _lanes(target)
     row, place = lane & ~15, lane & 15
     everywhere = np.ones(target.lanes, bool)
-    for name, value in instruction.modifiers.items():
-        match name:
-            case "quad_perm":
-                return (lane & ~3) | np.array(value)[lane & 3], everywhere
-            case "row_shl":
-                return lane + value, place + value < 16
-            case "row_shr":
-                return lane - value, place - value >= 0
-            case "row_ror":
-                return row | ((place - value) & 15), everywhere
-            case "row_mirror":
-                return row | (15 - place), everywhere
-            case "row_half_mirror":
-                return (lane & ~7) | (7 - (lane & 7)), everywhere
-            case "row_bcast" if value == 15:
-                return row - 1, lane > 15
-            case "row_bcast":
-                return np.full(target.lanes, 31), lane > 31
-            case "row_newbcast" | "row_share":
-                return row | value, everywhere
-            case "row_xmask":
-                return lane ^ value, everywhere
-            case "wave_shl":
-                return lane + 1, lane < target.lanes - 1
-            case "wave_shr":
-                return lane - 1, lane > 0
-            case "wave_rol":
-                return (lane + 1) % target.lanes, everywhere
-            case "wave_ror":
-                return (lane - 1) % target.lanes, everywhere
-            case "dpp8":
-                return (lane & ~7) | np.array(value)[lane & 7], everywhere
+    name = _control(instruction)
+    value = instruction.modifiers[name] if name else None
+    match name:
+        case "quad_perm":
+            return (lane & ~3) | np.array(value)[lane & 3], everywhere
+        case "row_shl":
+            return lane + value, place + value < 16
+        case "row_shr":
+            return lane - value, place - value >= 0
+        case "row_ror":
+            return row | ((place - value) & 15), everywhere
+        case "row_mirror":
+            return row | (15 - place), everywhere
+        case "row_half_mirror":
+            return (lane & ~7) | (7 - (lane & 7)), everywhere
+        case "row_bcast" if value == 15:
+            return row - 1, lane > 15
+        case "row_bcast":
+            return np.full(target.lanes, 31), lane > 31
+        case "row_newbcast" | "row_share":
+            return row | value, everywhere
+        case "row_xmask":
+            return lane ^ value, everywhere
+        case "wave_shl":
+            return lane + 1, lane < target.lanes - 1
+        case "wave_shr":
+            return lane - 1, lane > 0
+        case "wave_rol":
+            return (lane + 1) % target.lanes, everywhere
+        case "wave_ror":
+            return (lane - 1) % target.lanes, everywhere
+        case "dpp8":
+            return (lane & ~7) | np.array(value)[lane & 7], everywhere
     raise NotInTable(f"the lane selection of {instruction.text}")
 
 
-def _reached(w, instruction: Decoded, lane: np.ndarray, exists: np.ndarray) -> np.ndarray:
-    """Whether each lane's source exists and is switched on (`fi`: switched off ones are read too)."""
-    if w.mask is None or "fi" in instruction.modifiers:
+def _reached(w, all_are_read: bool, lane: np.ndarray, exists: np.ndarray) -> np.ndarray:
+    """Whether each lane's source exists and is switched on, unless those that are off are read too (`fi`)."""
+    if w.mask is None or all_are_read:
         return exists
     return exists & w.mask[:, lane]
 
 
 def _from_lanes(instruction: Decoded, target: Target) -> values.Lanes:
     lane, exists = _sources(instruction, target)
+    all_are_read = "fi" in instruction.modifiers
     lane = np.clip(lane, 0, target.lanes - 1)
 
     def permuted(w, read):
         value = w.full(read(w))
-        reached = _reached(w, instruction, lane, exists)
+        reached = _reached(w, all_are_read, lane, exists)
         return np.where(reached, value[:, lane], value.dtype.type(0))
 
     return lambda read: lambda w: permuted(w, read)
@@ -143,6 +164,7 @@ def only_reached_lanes(write: values.Writer, instruction: Decoded, target: Targe
     if not _is_dpp(instruction) or "dpp8" in instruction.modifiers:
         return write
     modifiers, lane = instruction.modifiers, _lanes(target)
+    all_are_read = "fi" in modifiers
     rows, banks = modifiers.get("row_mask", 15), modifiers.get("bank_mask", 15)
     named = ((rows >> (lane >> 4)) & 1 & (banks >> ((lane & 15) >> 2)) & 1).astype(bool)
     source_lane, exists = _sources(instruction, target)
@@ -151,7 +173,7 @@ def only_reached_lanes(write: values.Writer, instruction: Decoded, target: Targe
         return write
 
     def run(w, value):
-        written = named if "bound_ctrl" in modifiers else named & _reached(w, instruction, source_lane, exists)
+        written = named if "bound_ctrl" in modifiers else named & _reached(w, all_are_read, source_lane, exists)
         saved = w.mask
         active = w.full(written)
         w.mask = active if saved is None else saved & active

@@ -249,6 +249,8 @@ def _lanes_of_b(instruction: Decoded) -> np.ndarray | None:
 def _blocks_of_a(blocks: int, instruction: Decoded) -> np.ndarray:
     """Whose A each block multiplies: 2**cbsz neighbouring blocks that of one of them, number abid."""
     shared = 1 << instruction.modifiers.get("cbsz", 0)
+    if shared > blocks:
+        raise NotInTable(instruction.mnemonic)
     return np.arange(blocks) & ~(shared - 1) | (instruction.modifiers.get("abid", 0) & (shared - 1))
 
 

@@ -96,6 +96,7 @@ def _two_halves(low: values.Reader, high: values.Reader, result: Operand) -> Ste
 def _move(instruction: Decoded) -> Step:
     result, first, second = instruction.operands
     low, high = instruction.modifiers.get("op_sel", (0, 0))[:2]
+    instruction.modifiers.get("op_sel_hi")  # LLVM prints one; nothing depends on it
     readers = (values.reader(_register(first, low), "u32"), values.reader(_register(second, high), "u32"))
     i = result.index
 

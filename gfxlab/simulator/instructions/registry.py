@@ -15,6 +15,7 @@ from gfxlab.simulator.instructions import (
     global_memory,
     hardware_registers,
     local_data,
+    many_floats,
     matrix,
     packed,
     place_and_time,
@@ -23,15 +24,18 @@ from gfxlab.simulator.instructions import (
     small_floats,
     vector,
 )
-from gfxlab.simulator.instructions.common import NotInTable, Step, Target
+from gfxlab.simulator.instructions.common import Step, Target
 
 Builder = Callable[[Decoded, Target], Step]
 
 # No result in any register: they order memory or time, and this machine has neither caches nor a clock.
 _NOTHING = re.compile(
     r"[sv]_nop|s_(wait\w*|setprio|sleep|sched\w*|clause|delay_alu|icache_inv|dcache_\w+|ttracedata|sethalt|sendmsg(halt)?|"
-    r"set_inst_prefetch_distance|code_end|version)|(buffer|global)_(gl\d_inv|inv\w*|wb\w*)"
+    r"set_inst_prefetch_distance|code_end|version|prefetch_\w+|buffer_prefetch_data|sleep_var|wakeup|ttracedata_imm|gl1_inv|"
+    r"(in|de)cperflevel)|ds_nop|(buffer|global)_(gl\d_inv|inv\w*|wb\w*)"
 )
+# How caches are to treat an access: nothing that a result depends on.
+_HINTS = {"glc", "slc", "dlc", "scc", "sc0", "sc1", "nt", "nv", "th", "scope"}
 _NEWER_NAMES = (  # gfx11 and gfx12 renamed many instructions of gfx9 without changing them
     (re.compile(r"^v_(add|sub|subrev)_nc_([ui]\d+)"), r"v_\1_\2"),
     (re.compile(r"^v_(add|sub|subrev)_co_ci_u32"), r"v_\1c_co_u32"),
@@ -62,11 +66,12 @@ _FAMILIES: tuple[tuple[re.Pattern, Builder], ...] = tuple(
             atomics.build,
         ),
         (r"scratch_", scratch.build),
-        (r"(global|buffer|flat)_|s_load_", global_memory.build),
+        (r"(global|buffer|flat)_|s_(buffer_)?load_", global_memory.build),
         (r"ds_(bpermute|permute|swizzle)|v_(readlane|readfirstlane|writelane|permlane|mbcnt)", cross_lane.build),
         (r"ds_", local_data.build),
         (r"s_getpc|s_mem(real)?time|s_sendmsg_rtn", place_and_time.build),
         (r"s_|v_s_", scalar.build),
+        (many_floats.NAMES.pattern, many_floats.build),
         (small_floats.NAMES.pattern, small_floats.build),
         (r"v_(pk_|fma_mix|mad_mix)", packed.build),
         (r"v_", vector.build),
@@ -96,6 +101,11 @@ def plain_name(mnemonic: str) -> str:
     return name
 
 
+def known(instruction: Decoded, target: Target) -> bool:
+    """Whether a table knows the instruction, with its operands and modifiers."""
+    return not isinstance(build(instruction, target), Unknown)
+
+
 def build(instruction: Decoded, target: Target) -> Step:
     """The function that executes one instruction on the waves; of an unknown one, a function that says so."""
     name = plain_name(instruction.mnemonic)
@@ -106,7 +116,8 @@ def build(instruction: Decoded, target: Target) -> Step:
             if instruction.kind == "scratch" and builder is global_memory.build:
                 builder = scratch.build
             try:
-                return builder(name, instruction, target)
-            except NotInTable:
+                step = builder(name, instruction, target)
+            except (LookupError, ValueError):  # no entry, or an operand or modifier that the entry knows nothing of
                 return Unknown(instruction)
+            return Unknown(instruction) if instruction.modifiers.unasked() - _HINTS else step
     return Unknown(instruction)

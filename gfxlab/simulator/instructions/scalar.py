@@ -156,6 +156,7 @@ def _of_vector(name):
 
 TABLE: dict[str, Scalar] = {
     "s_wqm_b32": Scalar(_groups_of_four(32, spread=True), scc="nonzero"),
+    "s_wqm_b64": Scalar(_groups_of_four(64, spread=True), "u64", scc="nonzero"),
     "s_movk_i32": Scalar(lambda a: a, "i16", "i32"),
     "s_cmovk_i32": Scalar(
         lambda old, new, scc: np.where(scc, new.astype(I32), old), ("i32", "i16"), reads_scc=True, accumulates=True

@@ -22,7 +22,7 @@ from gfxlab.simulator.core.numbers import (
     from_bf16,
     round_to_bf16,
     small_float_values,
-    to_float4,
+    to_finite_float,
     to_float8,
 )
 from gfxlab.simulator.core.operands import FP16_OVFL, MODE, Operand
@@ -45,7 +45,7 @@ def build(name: str, instruction: Decoded, target: Target) -> Step:
     raise NotInTable(name)
 
 
-def _scale(operand: Operand) -> values.Reader:
+def scale_of(operand: Operand) -> values.Reader:
     """2 to the exponent of a float32, whose other bits do not count; NaN where that is NaN or infinite."""
     read = values.reader(operand, "u32")
 
@@ -71,7 +71,7 @@ _TO_16_BITS = {"f16": lambda x: x.astype(F16).view(U16).astype(U32), "bf16": rou
 def _narrow(kind: str, wide: str, scaled: bool, instruction: Decoded, target: Target) -> Step:
     """Two numbers, next to each other, into one half of the result; of 4 bits into one byte. The rest stays."""
     result, *sources = instruction.operands
-    scale = _scale(sources.pop()) if scaled else None
+    scale = scale_of(sources.pop()) if scaled else None
     if wide == "f32":
         readers = [values.reader(source, "f32") for source in sources]
     else:
@@ -93,7 +93,7 @@ def _narrow(kind: str, wide: str, scaled: bool, instruction: Decoded, target: Ta
 
 def _encoded(w, numbers: np.ndarray, kind: str, target: Target) -> np.ndarray:
     if kind == "fp4":
-        return to_float4(numbers)
+        return to_finite_float(numbers, "fp4")
     saturate = w.saturates and (w.S[:, MODE : MODE + 1] & U32(FP16_OVFL)) != 0
     return to_float8(numbers, kind, target.fnuz, saturate)
 
@@ -111,13 +111,12 @@ def _destination(instruction: Decoded, kind: str) -> int:
 
 
 def _widen(kind: str, wide: str, packed: bool, scaled: bool, instruction: Decoded, target: Target) -> Step:
-    if scaled and not packed and wide != "f32":  # v_cvt_scalef32_f16_fp8 writes one half
-        raise NotInTable(instruction.mnemonic)
     result, source, *rest = instruction.operands
     shift = U32(_place(instruction, source, 8 if kind == "fp4" or not packed else 16, scaled))
     read = values.reader(replace(source, half=None), "u32")
-    scale = _scale(rest[0]) if scaled else None
+    scale = scale_of(rest[0]) if scaled else None
     bits = 4 if kind == "fp4" else 8
+    one_half = values.writer(result, "u16", high=bool(instruction.modifiers.get("op_sel", (0,))[-1]), clear=False)
     table = small_float_values(kind, target.fnuz and bits == 8)
 
     def run(w):
@@ -128,6 +127,8 @@ def _widen(kind: str, wide: str, packed: bool, scaled: bool, instruction: Decode
         if wide == "f32":
             for place, number in enumerate(numbers):
                 w.write(w.F[result.index + place], number)
+        elif not packed:
+            one_half(w, _TO_16_BITS[wide](numbers[0]).astype(U16))
         else:
             low, high = map(_TO_16_BITS[wide], numbers)
             w.write(w.V[result.index], low | high << U32(16))

@@ -37,7 +37,7 @@ def build(name: str, instruction: Decoded, target: Target) -> Step:
 
 def _operation(name: str, instruction: Decoded, target: Target) -> Op:
     if name.startswith("v_bitop3_"):
-        return any_of_three(instruction.modifiers["bitop3"], "u32" if name.endswith("b32") else "u16")
+        return any_of_three(instruction.modifiers.get("bitop3", 0), "u32" if name.endswith("b32") else "u16")
     if name in ("v_dot4_i32_iu8", "v_dot8_i32_iu4"):
         return dot_of_either_sign(name, instruction.modifiers.get("neg_lo", [0, 0]))
     if name not in TABLE:

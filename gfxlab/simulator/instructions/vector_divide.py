@@ -105,7 +105,7 @@ def _scale_extremes(form: _Format, chosen, denominator, numerator):
 
 def _last_step(a, b, c, scaled):
     """In float32: the guide's multiplication by 2 ** 32 is 2 ** 64 or 2 ** -64 on hardware, by the size of the sum."""
-    result = np.array(fma32(a, b, c))
+    result = np.array(np.broadcast_arrays(fma32(a, b, c), scaled)[0])
     if scaled.any():
         odd, (a, b, c) = _at(scaled, result.shape, a, b, c)
         factor = np.where(_SINGLE.exponent(c) > 127, 2.0**64, 2.0**-64)

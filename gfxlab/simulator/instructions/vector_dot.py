@@ -11,7 +11,17 @@ from dataclasses import replace
 
 import numpy as np
 
-from gfxlab.simulator.core.numbers import F16, F32, F64, U16, U32, from_bf16, round_to_bf16, without_denormals
+from gfxlab.simulator.core.numbers import (
+    F16,
+    F32,
+    F64,
+    U16,
+    U32,
+    from_bf16,
+    round_to_bf16,
+    small_float_values,
+    without_denormals,
+)
 from gfxlab.simulator.instructions.common import Op
 
 
@@ -50,7 +60,23 @@ def _integers(bits: int, *signed: bool, unsigned_sum: bool = True) -> Op:
             total = total + x * y
         return total
 
-    return Op(exact, ("u32", "u32", kind), kind, wide=True)
+    word = "2u16" if bits == 16 else "u32"
+    return Op(exact, (word, word, kind), kind, wide=True)
+
+
+_BYTES = ("fp8", "bf8")  # of gfx12: OCP's
+
+
+def _bytes(first: str, second: str):
+    """Four products of float8 numbers."""
+    tables = small_float_values(first).astype(F64), small_float_values(second).astype(F64)
+
+    def compute(a, b, c):
+        places = (0, 8, 16, 24)
+        products = [tables[0][a >> U32(s) & U32(255)] * tables[1][b >> U32(s) & U32(255)] for s in places]
+        return (sum(products) + c).astype(F32)
+
+    return compute
 
 
 DOT: dict[str, Op] = {
@@ -64,6 +90,7 @@ DOT: dict[str, Op] = {
     "v_dot2_bf16_bf16": Op(
         _narrow_pairs(_bfloat, lambda x: round_to_bf16(x).astype(U16)), ("2bf16", "2bf16", "bf16"), "bf16"
     ),
+    **{f"v_dot4_f32_{a}_{b}": Op(_bytes(a, b), ("u32", "u32", "f32"), "f32") for a in _BYTES for b in _BYTES},
     "v_dot2_i32_i16": _integers(16, True, True),
     "v_dot2_u32_u16": _integers(16, False, False),
     "v_dot4_i32_i8": _integers(8, True, True),

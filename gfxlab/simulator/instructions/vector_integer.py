@@ -92,6 +92,15 @@ def _differences(bits: int, *, masked: bool = False, shift: int = 0) -> Callable
     return compute
 
 
+def _averages(a, b, odd):
+    """v_lerp_u8: of each byte half the sum, rounded up where the third source's byte is odd."""
+    total = U32(0)
+    for at in (0, 8, 16, 24):
+        x, y, up = (U32(255) & (word >> U32(at)) for word in (a, b, odd))
+        total = total | ((x + y + (up & U32(1))) >> U32(1)) << U32(at)
+    return total
+
+
 def _four_windows(one: Callable) -> Callable:
     """v_qsad_pk, v_mqsad_pk: at four places of 8 bytes, with sums of 16 bits."""
 
@@ -148,6 +157,7 @@ INTEGER: dict[str, Op] = {
     "v_sad_u8": _wraps(_differences(8), "u32"),
     "v_sad_hi_u8": _wraps(_differences(8, shift=16), "u32"),
     "v_msad_u8": _wraps(_differences(8, masked=True), "u32"),
+    "v_lerp_u8": Op(_averages, "u32"),
     "v_qsad_pk_u16_u8": Op(_four_windows(_differences(8)), ("u64", "u32", "u64"), "u64"),
     "v_mqsad_pk_u16_u8": Op(_four_windows(_differences(8, masked=True)), ("u64", "u32", "u64"), "u64"),
 }

@@ -20,12 +20,15 @@ ACCUMULATORS = 256  # vector register number of a0
 RESULT = 10  # lanewise and wavewise: the result is register 10 (and 11), the sources are 2 (and 3), 4, 6, ...
 
 
+def decoded(text: str) -> tuple[program.Decoded, ...]:
+    """A few lines of assembly, read."""
+    lines = [f"\t{line.strip()}" for line in text.strip().splitlines()]
+    return program.decoded(isa.parse("\n".join([".Lfunc_begin0:", *lines, ".Lfunc_end0:"])), ACCUMULATORS)
+
+
 def steps(text: str, arch: str, as_block: bool = False) -> list[Step]:
     """The executable form of a few lines of assembly. as_block: with what they have in common done once."""
-    listing = "\n".join(
-        [".Lfunc_begin0:", *(f"\t{line.strip()}" for line in text.strip().splitlines()), ".Lfunc_end0:"]
-    )
-    read = program.decoded(isa.parse(listing), ACCUMULATORS)
+    read = decoded(text)
     made = [build(one, Target(arch)) for one in read]
     return list(share(read, made)) if as_block else made
 

@@ -8,11 +8,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from one_instruction import ACCUMULATORS, execute, signature
+from one_instruction import decoded, execute, signature
 
-from gfxlab.code import isa
 from gfxlab.simulator import UnknownInstruction
-from gfxlab.simulator.core import program
 from gfxlab.simulator.core.program import is_barrier
 from gfxlab.simulator.instructions import Target, build
 from gfxlab.simulator.instructions.registry import Unknown
@@ -21,24 +19,19 @@ from gfxlab.simulator.instructions.vector import TABLE
 LISTS = sorted((Path(__file__).parent / "instructions").glob("*.txt"))
 
 
-def decoded(lines: list[str]) -> list[program.Decoded]:
-    listing = "\n".join([".Lfunc_begin0:", *(f"\t{line}" for line in lines), ".Lfunc_end0:"])
-    found = program.decoded(isa.parse(listing), ACCUMULATORS)
-    assert len(found) == len(lines)
-    return list(found)
-
-
 @pytest.mark.parametrize("path", LISTS, ids=lambda path: path.stem)
 def test_every_instruction_seen_is_known(path):
     target = Target(path.stem)
-    instructions = [one for one in decoded(path.read_text().splitlines()) if not is_barrier(one)]
+    lines = path.read_text()
+    instructions = [one for one in decoded(lines) if not is_barrier(one)]
+    assert len(decoded(lines)) == len(lines.splitlines())
     assert len(instructions) > 150
     unknown = [one.text for one in instructions if isinstance(build(one, target), Unknown)]
     assert not unknown
 
 
 def test_an_unknown_one_says_what_and_where():
-    (step,) = [build(one, Target("gfx942")) for one in decoded(["v_frobnicate_b32 v0, v1"])]
+    (step,) = [build(one, Target("gfx942")) for one in decoded("v_frobnicate_b32 v0, v1")]
     with pytest.raises(UnknownInstruction, match=r"does not know `v_frobnicate_b32 v0, v1`.*Add it to the table"):
         step(None)
 

@@ -11,8 +11,8 @@ PAGE = table.PAGE.read_text(encoding="utf-8")
 
 
 def test_what_stands_around_the_table_is_the_generators():
-    before, after = table.around()
-    assert PAGE.startswith(before) and PAGE.endswith(after)
+    before, between, after = table.around()
+    assert PAGE.startswith(before) and between in PAGE and PAGE.endswith(after)
 
 
 @pytest.mark.parametrize("path", LISTS, ids=lambda path: path.stem)

@@ -34,6 +34,42 @@ def test_a_lock_goes_from_program_to_program(arch, num_warps):
 
 
 @triton.jit
+def rounds_kernel(lock_ptr, x_ptr, rounds, STEP: tl.constexpr):
+    i = 0
+    while i < rounds:
+        while tl.atomic_cas(lock_ptr, 0, 1) == 1:
+            pass
+        tl.store(x_ptr, tl.load(x_ptr) + 1)
+        tl.debug_barrier()
+        tl.atomic_xchg(lock_ptr, 0)
+        i += STEP
+
+
+@triton.jit
+def queue_kernel(next_ptr, x_ptr, tasks, STEP: tl.constexpr):
+    task = tl.atomic_add(next_ptr, STEP)
+    while task < tasks:
+        tl.store(x_ptr, task + 1)
+        task = tl.atomic_add(next_ptr, STEP)
+
+
+@pytest.mark.parametrize("arch", ["gfx942", "gfx1100"])
+@pytest.mark.parametrize("kernel", [rounds_kernel, queue_kernel])
+@pytest.mark.parametrize("step", [1, 0])
+def test_many_turns_round_a_lock_are_no_deadlock_if_they_come_to_an_end(arch, kernel, step, monkeypatch):
+    """Though no wave ends in many times the limit; the same turns without an end are given up."""
+    monkeypatch.setattr("gfxlab.simulator.core.executor._POLLS_A_RUN", 20)
+    first, x = torch.zeros(1, dtype=torch.int32), torch.zeros(1, dtype=torch.int32)
+    how = {"arch": arch, "num_warps": 1, "profile": False, "max_seconds": 0.02}
+    if step:
+        simulate(kernel, (2,), (first, x, 600, step), **how)
+        assert x.item() == (1200 if kernel is rounds_kernel else 600)
+    else:
+        with pytest.raises(SimulationError, match=r"(for 0.02 seconds|nothing changes any more), and whoever is left"):
+            simulate(kernel, (2,), (first, x, 600, step), **how)
+
+
+@triton.jit
 def last_first_kernel(flag_ptr, x_ptr):
     pid, last = tl.program_id(0), tl.num_programs(0) - 1
     if pid < last:

@@ -11,14 +11,15 @@ import random
 import re
 from pathlib import Path
 
-from one_instruction import signature
-from oracle import assembler, memories, pairs, products, scalars
+from one_instruction import decoded, signature
+from oracle import assembler, encodings, memories, pairs, products, scalars
 from oracle.texts import of_vector
 from test_pseudocode import GUIDES, REASONS, guide_texts
 
+from gfxlab.simulator.core.program import is_control
 from gfxlab.simulator.core.values import WIDE
 from gfxlab.simulator.instructions import Target
-from gfxlab.simulator.instructions.registry import plain_name
+from gfxlab.simulator.instructions.registry import known, plain_name
 from gfxlab.simulator.instructions.scalar import TABLE as SCALAR
 from gfxlab.simulator.instructions.vector import TABLE as VECTOR
 from gfxlab.tables import Table
@@ -52,15 +53,53 @@ Where guide and simulator differ:
 
 {reasons}
 
-Missing: conversions of 32 numbers of 6 bits at once, stochastic rounding, sparse matrix products (`v_smfmac`,
-`v_swmmac`), `blgp:3` of matrix instructions, directed rounding of what is rounded twice (`v_mac`, `v_mad`,
-`v_div_fmas`, dot products, the legacy instructions), images, interpolation, indexed registers, and what gfx1250 adds.
-Such an instruction stops the launch with a sentence that names it.
+What the targets have beside these (all opcodes of all encodings, as LLVM's disassembler names them; `encodings.py`)
+and the simulator has not. Such an instruction stops the launch with a sentence that names it.
+
+{missing}
+
+Of instructions that it has, it refuses in the same way: `blgp:3` of matrix instructions; directed rounding of what is
+rounded twice (`v_mac`, `v_mad`, `v_div_fmas`, dot products, the legacy instructions); operands that name an aperture or
+a status bit (`src_shared_base`, `src_scc`). Images, exports and interpolation, which only graphics uses, were not
+enumerated, nor what gfx1250 adds.
 
 Matrix and dot instructions of float16 and bfloat16 take denormals as 0 on gfx90a, and give 0 for them, float32 sums
 too: so an MI200 does (AMD, "MI200 matrix fused multiply-add (MFMA) behavior specifics"; PyTorch, "Numerical accuracy",
 for the dot instructions). On gfx942 and gfx950 the simulator keeps them.
 """
+
+
+_MISSING = {  # in this order: what an instruction is for, by its name
+    "graphics: formats": r"t?buffer_(load|store)\w*_format",
+    "graphics: cube maps, rays, screens": r"v_cube|v_cvt_off|v_screen|ds_bvh",
+    "scalar stores, atomics, private memory, probes": r"s_(buffer_)?(store|atomic|atc_probe)|s_scratch",
+    "registers by index": r"[sv]_(movrel|swaprel)|s_set_gpr_idx",
+    "products of sparse matrices": r"v_(smfmac|swmmac)",
+    "stochastic rounding, which the guides do not define": r"v_cvt_(scalef32_)?sr_",
+    "memory by the lane's number, in order, as a queue": r"ds_(append|consume|condxchg|wrap)|\w+_(addtid|ordered)",
+    "blocks of memory, transposed loads, private memory to LDS": r"\w+_(load|store)_(block|tr)|scratch_load_lds",
+    "named barriers, changing registers": r"s_(get_)?barrier|s_alloc_vgpr",
+    "debuggers, traps, forks": r"s_(rfe|cbranch_[cgij]|setvskip|setkill|endpgm_|subvector)",
+    "others": r"",
+}
+
+
+def _missing() -> str:
+    """Markdown: what `encodings` finds and no table knows, by purpose and by target."""
+    where: dict[str, list[str]] = {}
+    for arch in ARCHS:
+        for name, text in encodings.texts(arch).items():
+            if not all(is_control(one) or known(one, Target(arch)) for one in decoded(text)):
+                where.setdefault(name, []).append(arch)
+    rows: dict[tuple[str, str], list[str]] = {}
+    for name, archs in sorted(where.items()):
+        purpose = next(purpose for purpose, pattern in _MISSING.items() if re.match(pattern, name))
+        targets = "all" if len(archs) == len(ARCHS) else ", ".join(archs)
+        rows.setdefault((purpose, targets), []).append(f"`{name}`")
+    order = list(_MISSING)
+    found = [(purpose, targets, " ".join(names)) for (purpose, targets), names in rows.items()]
+    found.sort(key=lambda row: (order.index(row[0]), row[1]))
+    return Table(found, ("for", "on", "instructions")).markdown()
 
 
 def _vector_texts(names: list[str], arch: str, text_of) -> dict[str, str]:
@@ -133,10 +172,10 @@ def _marks(arch: str, sources: str) -> dict[str, str]:
     return marks
 
 
-def around() -> tuple[str, str]:
-    """What stands before the page's table and after it."""
+def around() -> tuple[str, str, str]:
+    """What stands before the page's table, between it and the list of what is missing, and after that."""
     reasons = "\n".join(f"- `{pattern}`: {reason}" for pattern, reason in REASONS.items())
-    return _HEAD, _TAIL.format(reasons=reasons)
+    return _HEAD, *_TAIL.format(reasons=reasons, missing="{missing}").split("{missing}")
 
 
 def page() -> str:
@@ -145,8 +184,9 @@ def page() -> str:
     by_arch = {arch: _marks(arch, sources) for arch in ARCHS}
     names = sorted(set().union(*by_arch.values()))
     rows = [(f"`{name}`", *(by_arch[arch].get(name, "") for arch in ARCHS)) for name in names]
-    before, after = around()
-    return before + Table(rows, ("instruction", *ARCHS)).markdown() + "\n" + after
+    before, between, after = around()
+    table = Table(rows, ("instruction", *ARCHS)).markdown()
+    return f"{before}{table}\n{between}{_missing()}{after}"
 
 
 if __name__ == "__main__":
