@@ -68,16 +68,19 @@ def _output_is_ours(wanted: bool) -> Iterator[None]:
 
 
 def main() -> None:
-    """Run `gfxlab`. What the user can mend is told in one line on the error stream, with exit status 1."""
+    """Run `gfxlab`. What the user can mend is told in one line on the error stream, with exit status 2.
+
+    Status 1 is kept for what a command found: a launch that did what it may not, a review with hazards.
+    """
     warnings.filterwarnings("ignore", "TRITON_DEFAULT_FP_FUSION")  # Triton's own setting, nothing of the user's
     try:
         run_command(app, "gfxlab")
     except ImportError as error:
-        _stop(str(error))
+        _stop(str(error), 1)
     except Exception as error:
         if not is_for_the_user(error):
             raise
-        _stop(str(error))
+        _stop(str(error), 1 if _was_found(error) else 2)
 
 
 def run_command(app: typer.Typer, name: str) -> NoReturn:
@@ -104,13 +107,21 @@ def run_command(app: typer.Typer, name: str) -> NoReturn:
         if error.filename is None:
             raise
         print(f"{name}: {error.filename}: {error.strerror}.", file=sys.stderr)
-        sys.exit(1)
+        sys.exit(2)
     sys.exit(status if isinstance(status, int) else 0)
 
 
-def _stop(sentence: str) -> NoReturn:
+def _stop(sentence: str, status: int = 2) -> NoReturn:
     print(f"gfxlab: {sentence}", file=sys.stderr)
-    sys.exit(1)
+    sys.exit(status)
+
+
+def _was_found(error: Exception) -> bool:
+    """Whether it is about what a launch did, and not about what could not be run at all."""
+    from gfxlab.engine.hooks import OutOfBoundsError
+    from gfxlab.simulator import SimulationError
+
+    return isinstance(error, OutOfBoundsError | SimulationError)
 
 
 def is_for_the_user(error: Exception) -> bool:
@@ -169,14 +180,26 @@ def options(
 
 @app.command(
     context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
-    epilog="Examples: gfxlab run train.py --steps 2 | gfxlab run --arch gfx1100 -m pytest tests",
+    epilog="Examples: gfxlab run train.py --steps 2 | gfxlab run --arch gfx1100 -m pytest tests | "
+    "gfxlab run --bench-limit 10 benchmark.py",
 )
 def run(
     arguments: Annotated[list[str], typer.Argument(help="A script and what it is given.", metavar="FILE [ARGS]...")],
     arch: Arch = "gfx942",
     module: Annotated[bool, typer.Option("-m", help="FILE is a module's name, as for python -m.")] = False,
-    json_file: Annotated[
-        Path | None, typer.Option("--json", help="Write launches, counts and hazards into this file.", metavar="PATH")
+    as_json: Annotated[
+        bool,
+        typer.Option("--json", help="Print launches, counts and hazards as JSON; FILE's output is no output then."),
+    ] = False,
+    bench_limit: Annotated[
+        float | None,
+        typer.Option(
+            help="Processor time for what a benchmark does besides measuring; then it only counts. "
+            "60 for a row of a perf_report; if given, it ends Proton's sessions as well.",
+            metavar="SECONDS",
+            min=0,
+            show_default=False,
+        ),
     ] = None,
     traceback: Annotated[
         bool, typer.Option("--traceback", help="Show where the script raised, as Python does.")
@@ -187,24 +210,26 @@ def run(
     "cuda" is that GPU: PyTorch's operations run on the CPU, Triton's kernels as its machine code. What a launch does
     wrong is a warning. The exit status is the script's.
     """
-    import json
-
     from gfxlab.pretended import running
     from gfxlab.simulator.show.script import ScriptError
 
     known(arch)
-    if json_file and (problem := unwritable(json_file, "--json")):
-        _stop(problem)
     first, *others = arguments
     try:
-        ran = running.run_module(first, others, arch) if module else running.run_script(Path(first), others, arch)
-    except ScriptError as error:
+        with _output_is_ours(as_json):
+            if module:
+                ran = running.run_module(first, others, arch, bench_limit)
+            else:
+                ran = running.run_script(Path(first), others, arch, bench_limit)
+    except Exception as error:
         if traceback and error.__cause__ is not None:
             raise error.__cause__ from None
-        raise
+        if not is_for_the_user(error):
+            raise
+        _stop(str(error), 2 if isinstance(error, ScriptError) and error.__cause__ is None else 1)
     print(f"gfxlab: {ran}", file=sys.stderr)
-    if json_file:
-        json_file.write_text(json.dumps(ran.as_json(), indent=2) + "\n", encoding="utf-8")
+    if as_json:
+        _print_json(ran.as_json())
     raise typer.Exit(ran.status)
 
 
@@ -457,7 +482,7 @@ def conformance(
     except FileNotFoundError as missing:
         _stop(f"{missing}")
     except KeyboardInterrupt:
-        _stop(f"ended; what has run is in {logs}, and the same command goes on with the rest.")
+        _stop(f"ended; what has run is in {logs}, and the same command goes on with the rest.", 130)
     if as_json:
         _print_json({arch: {"counts": report.counts(arch), "failures": report.failures(arch)} for arch in archs})
     else:

@@ -48,9 +48,14 @@ def _executed(pattern: str, but: str = r"(?!)") -> Callable[[Run], int]:
     return count
 
 
+def _of_operands(kind: str) -> str:
+    """Matrix instructions whose operands are of `kind`."""
+    return rf"v_(mfma|smfmac)_\w+?_\d+x\d+x\d+(_\d+b)?_?{kind}"
+
+
 def _matrix_operations(kind: str) -> Callable[[Run], int]:
     """Operations of matrix instructions whose operands are of `kind`, by 512."""
-    wanted = re.compile(rf"v_(mfma|smfmac)_\w+?_\d+x\d+x\d+(_\d+b)?_?{kind}")
+    wanted = re.compile(_of_operands(kind))
 
     def count(run: Run) -> int:
         total = 0
@@ -61,6 +66,10 @@ def _matrix_operations(kind: str) -> Callable[[Run], int]:
         return total // 512
 
     return count
+
+
+def _lds(run: Run) -> int:
+    return _executed(r"(ds|flat)_" if run.compiled.arch == "gfx90a" else r"ds_")(run)
 
 
 def _waves(run: Run) -> int:
@@ -140,6 +149,16 @@ COUNTERS: tuple[Counter, ...] = (
     ),
     Counter("SQ_INSTS_VALU_CVT", "Number of VALU Conversion instructions issued", _executed(r"v_cvt_")),
     *(
+        Counter(f"SQ_INSTS_VALU_MFMA_{name}", f"Number of {words} matrix FMA instructions issued", count, differs)
+        for name, words, count, differs in (
+            ("I8", "8-bit Integer", _executed(_of_operands("i8")), ""),
+            ("F16", "F16", _executed(_of_operands("f16")), ""),
+            ("BF16", "BF16", _executed(_of_operands("bf16")), "AMD's table has a line for it on MI200 alone."),
+            ("F32", "F32", _executed(_of_operands("f32")), ""),
+            ("F64", "F64", _executed(_of_operands("f64")), ""),
+        )
+    ),
+    *(
         Counter(
             f"SQ_INSTS_VALU_MFMA_MOPS_{name}",
             f"Number of {words} matrix FMA ops in the unit of 512",
@@ -190,7 +209,7 @@ COUNTERS: tuple[Counter, ...] = (
     Counter(
         "SQ_INSTS_LDS",
         "Number of LDS instructions issued (MI200: includes flat; MI300: does not include flat)",
-        _executed(r"ds_"),
+        _lds,
         "ds_bpermute and ds_swizzle, which move data between lanes without memory, count here.",
     ),
     Counter("SQ_INSTS_BRANCH", "Number of branch instructions issued", _executed(_BRANCH)),

@@ -117,7 +117,8 @@ def _on_device(op: Any, *args: Any, **kwargs: Any) -> Any:
         except (RuntimeError, NotImplementedError, TypeError):  # its sizes depend on the numbers
             pass
     try:
-        return call.run(memory.fixed_host)
+        with measuring.whole():
+            return call.run(memory.fixed_host)
     except NotImplementedError as error:
         if not str(error).startswith("Could not run"):
             raise

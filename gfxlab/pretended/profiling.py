@@ -11,18 +11,21 @@ import itertools
 import json
 import math
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from gfxlab import hardware
 from gfxlab.pretended.attaching import CannotPretend
-from gfxlab.simulator.show.run import Run
 
 _numbers = itertools.count(0)
 _here = threading.local()
 _sessions: dict[int, _Session] = {}
+
+
+_Surrounding = Callable[[str], contextlib.AbstractContextManager[Any] | None]
+_surrounding: list[_Surrounding] = []
 
 
 @dataclass
@@ -51,6 +54,7 @@ class _Session:
     path: Path
     arch: str
     active: bool = True
+    around: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
     root: _Node = field(default_factory=lambda: _Node("ROOT", {"count": 0}))
 
     def write(self) -> None:
@@ -80,10 +84,20 @@ def recorded(arch: str) -> Iterator[None]:
             setattr(proton, name, function)
 
 
-def launched(run: Run) -> None:
+@contextlib.contextmanager
+def within(surrounding: _Surrounding) -> Iterator[None]:
+    """Inside the block each session that begins is inside of what `surrounding` makes of its name, until it ends."""
+    _surrounding.append(surrounding)
+    try:
+        yield
+    finally:
+        _surrounding.remove(surrounding)
+
+
+def launched(name: str, instructions: int) -> None:
     """Count a launch under the scopes that this thread is in."""
-    for node in _nodes([*_scopes(), run.compiled.name]):
-        node.add({"count": 1, "time (ns)": math.nan, "wave_instructions": run.instructions})
+    for node in _nodes([*_scopes(), name]):
+        node.add({"count": 1, "time (ns)": math.nan, "wave_instructions": instructions})
         node.metrics |= {"device_id": "0", "device_type": "HIP"}
 
 
@@ -110,7 +124,10 @@ class _Library:
                 "take the default backend, or gfxlab step"
             )
         number = min(set(range(len(_sessions) + 1)) - _sessions.keys())
-        _sessions[number] = _Session(Path(f"{name}.hatchet"), self._arch)
+        session = _sessions[number] = _Session(Path(f"{name}.hatchet"), self._arch)
+        for surrounding in _surrounding:
+            if (block := surrounding(Path(name).name)) is not None:
+                session.around.enter_context(block)
         return number
 
     def activate(self, session: int) -> None:
@@ -129,7 +146,9 @@ class _Library:
 
     def finalize(self, session: int, output_format: str = "") -> None:
         if session in _sessions:
-            _sessions.pop(session).write()
+            ended = _sessions.pop(session)
+            ended.around.close()
+            ended.write()
 
     def finalize_all(self, output_format: str = "") -> None:
         for session in list(_sessions):

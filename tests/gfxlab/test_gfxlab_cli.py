@@ -145,7 +145,7 @@ def test_step_shows_one_step_with_all_that_it_reads(gfxlab, script):
 def test_bad_questions_to_the_simulator_are_answered_in_one_line(gfxlab, script, arguments, expected):
     path = script()
     status, _, error = gfxlab(*(argument.replace("FILE", path) for argument in arguments))
-    assert status == 1
+    assert status == 2
     assert error.startswith("gfxlab: ")
     assert expected in error
     assert len(error.splitlines()) == 1

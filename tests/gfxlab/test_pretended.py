@@ -18,7 +18,7 @@ from triton.runtime.errors import OutOfResources
 
 from gfxlab.conformance import outcomes, plugin, survey
 from gfxlab.engine import dual_mode
-from gfxlab.pretended import CannotPretend, Hazard, pretend
+from gfxlab.pretended import CannotPretend, Hazard, benchmarks, pretend
 from gfxlab.simulator import IllegalAccess
 
 REAL = bool(torch.version.cuda or torch.version.hip)
@@ -482,6 +482,57 @@ def test_a_backward_pass_is_counted_too_and_another_thread_does_its_work(gpu):
     assert found[0].tolist() == [2] * 200
 
 
+@pytest.fixture
+def benchmark(monkeypatch):
+    """Runs a function as a row of a `perf_report`: as Triton does, whose table asks for pandas."""
+
+    def rows(mark, bench, *args, **options):
+        return [mark.fn(N=size, provider=line) for size in bench.x_vals for line in bench.line_vals]
+
+    def run(row):
+        about = {"x_names": ["N"], "x_vals": [100], "line_arg": "provider", "line_vals": ["triton"]}
+        report = triton.testing.Benchmark(**about, line_names=["Triton"], plot_name="", args={})
+        return triton.testing.perf_report(report)(row).run(return_df=True)
+
+    monkeypatch.setattr(triton.testing.Mark, "_run", rows)
+    return run
+
+
+@pytest.mark.parametrize("long_launch", [False, True])
+def test_what_a_benchmark_has_no_time_for_is_counted(gpu, monkeypatch, capsys, benchmark, long_launch):
+    """Its first launch ends, or is ended in the midst when it is long; the second is not executed."""
+    monkeypatch.setattr("gfxlab.simulator.core.progress._SILENCE", -1.0 if long_launch else 2.0)
+    x, first, second = (torch.zeros(64 * 4000, device="cuda") + value for value in (1, 0, 0))
+
+    def row(N, provider):
+        for y in (first, second):
+            double_kernel.fn[(4000,)](x, y, x.numel(), BLOCK=64)
+        time = triton.testing.do_bench(lambda: double_kernel.fn[(4000,)](x, y, x.numel(), BLOCK=64))
+        assert time.launches == 1 and time.instructions % 4000 == 0
+        return time
+
+    with benchmarks.limited(1e-9) as names:
+        (time,) = benchmark(row)
+    said = capsys.readouterr().err
+    assert names == ["row, N=100, provider=triton"] and said.count("(--bench-limit)") == 1
+    assert "it counts double_kernel" in said and math.isnan(time)
+    done = int((first.cpu() != 0).sum())
+    assert 4 * 64 <= done < 64 * 4000 if long_launch else done == 64 * 4000
+    assert int((second.cpu() != 0).sum()) == 4 * 64  # four programs of it
+
+
+def test_a_benchmark_with_time_does_all_its_work(gpu, capsys, benchmark):
+    def row(N, provider):
+        x = torch.ones(N, device="cuda")
+        y = torch.zeros_like(x)
+        double_kernel.fn[(2,)](x, y, N, BLOCK=64)
+        return y.sum().item()
+
+    with benchmarks.limited() as names:
+        assert benchmark(row) == [200.0]
+    assert not names and "--bench-limit" not in capsys.readouterr().err
+
+
 @triton.autotune([triton.Config({"BLOCK": 16}), triton.Config({"BLOCK": 256}, num_warps=16)], key=[])
 @triton.jit
 def turn_kernel(x_ptr, y_ptr, BLOCK: tl.constexpr):
@@ -533,15 +584,15 @@ sys.exit(int(sys.argv[2]))
 def test_run_is_python_with_a_gpu(gfxlab, tmp_path):
     (tmp_path / "one.py").write_text(SCRIPT)
     status, output, error = gfxlab(
-        "run", "--arch", "gfx1100", "--json", str(tmp_path / "j"), str(tmp_path / "one.py"), "--n", "3"
+        "run", "--arch", "gfx1100", "--json", "--bench-limit", "1", str(tmp_path / "one.py"), "--n", "3"
     )
-    assert status == 3 and output == "['--n', '3'] [1.0, 1.0, 1.0] gfx1100\n"
+    assert status == 3 and "['--n', '3'] [1.0, 1.0, 1.0] gfx1100\n" in error
     assert "gfx1100 pretended: 1 launch of 1 kernel," in error
-    told = json.loads((tmp_path / "j").read_text())
+    told = json.loads(output)
     assert told["status"] == 3 and told["kernels"]["one_kernel"]["launches"] == 1 and told["hazards"] == []
     for wrong, says in ((("nowhere.py",), "There is no file nowhere.py"), (("-m", "nowhere_at_all"), "nowhere_at_all")):
         status, _, error = gfxlab("run", *wrong)
-        assert status == 1 and says in error and len(error.splitlines()) == 1
+        assert status == (1 if "-m" in wrong else 2) and says in error and len(error.splitlines()) == 1
 
 
 SUITE = """

@@ -37,6 +37,23 @@ class Progress:
 
 
 @contextlib.contextmanager
+def checked(check: Callable[[], None]) -> Iterator[None]:
+    """Inside the block `check` is called as often as a long launch would be told of; it may raise to end the launch."""
+    outer = _listener.get()
+
+    def listen(text: str) -> None:
+        check()
+        if outer is not None:
+            outer(text)
+
+    token = _listener.set(listen)
+    try:
+        yield
+    finally:
+        _listener.reset(token)
+
+
+@contextlib.contextmanager
 def line_on(stream: TextIO) -> Iterator[None]:
     """Inside the block, launches that take long show a line on a terminal, which goes when they end.
 
