@@ -189,7 +189,7 @@ def run(
     module: Annotated[bool, typer.Option("-m", help="FILE is a module's name, as for python -m.")] = False,
     as_json: Annotated[
         bool,
-        typer.Option("--json", help="Print launches, counts and hazards as JSON; FILE's output is no output then."),
+        typer.Option("--json", help="Print counts and hazards as JSON; FILE prints to the error stream then."),
     ] = False,
     bench_limit: Annotated[
         float | None,

@@ -90,7 +90,7 @@ def cpu_launches_by(launcher: Callable[[Launch], Any]) -> Iterator[None]:
     global _cpu_launcher
     if _ENV_INTERPRET:
         raise RuntimeError("a process started with TRITON_INTERPRET=1 interprets every launch; start it without")
-    before, was_enabled = _cpu_launcher, _enabled
+    before, was_enabled, bench = _cpu_launcher, _enabled, Autotuner._bench
     enable()
     _cpu_launcher = launcher
     try:
@@ -99,18 +99,20 @@ def cpu_launches_by(launcher: Callable[[Launch], Any]) -> Iterator[None]:
         _cpu_launcher = before
         if not was_enabled:
             disable()
+        Autotuner._bench = bench  # of whoever measures around this block
 
 
 @contextlib.contextmanager
 def launches_by_triton() -> Iterator[None]:
     """Inside the block, Triton launches by itself on whatever its active driver is, CPU tensors or not."""
-    was_enabled = _enabled
+    was_enabled, bench = _enabled, Autotuner._bench
     disable()
     try:
         yield
     finally:
         if was_enabled:
             enable()
+        Autotuner._bench = bench  # of whoever measures around this block
 
 
 @contextlib.contextmanager

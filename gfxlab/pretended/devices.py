@@ -86,6 +86,7 @@ def _of_library() -> dict[str, Any]:
         "_cuda_getDeviceCount": lambda: 1,
         "_cuda_sleep": lambda cycles: None,
         "_cuda_synchronize": lambda: None,
+        "_broadcast": lambda tensor, devices: [tensor.to("cuda")],
         "_scatter": lambda tensor, devices, *others: (tensor.to("cuda"),),
         "_gather": lambda tensors, *others: torch.cat(tensors),
     }
@@ -125,6 +126,7 @@ def _about(arch: str) -> dict[str, Any]:
     return {
         "is_available": lambda: True,
         "is_initialized": lambda: True,
+        "_initialized": True,  # checkpointing looks here, whether there are random numbers of the device to keep
         "init": lambda: None,
         "_lazy_init": lambda: None,
         "_is_compiled": lambda: True,
@@ -185,6 +187,7 @@ def _memory(arch: str) -> dict[str, Any]:
         "get_allocator_backend": lambda: "native",
         "get_per_process_memory_fraction": lambda device=None: 1.0,
         "memory_stats": lambda device=None: memory.statistics(),
+        "memory_snapshot": lambda *given, **options: [],  # the CPU's allocator keeps no segments to tell of
         "host_memory_stats": lambda: defaultdict(int),
         "reset_accumulated_memory_stats": lambda device=None: None,
         "memory_summary": lambda device=None, abbreviated=False: f"{memory.allocated():,} bytes in use",
@@ -217,7 +220,7 @@ def _streams() -> dict[str, Any]:
         "stream": streams.Scope,
         "StreamContext": streams.Scope,
         "Stream": streams.Stream,
-        "ExternalStream": streams.Stream,
+        "ExternalStream": streams.External,
         "Event": streams.Event,
     }
 

@@ -196,7 +196,7 @@ class _Call:
         names = list(self.parameters)
         args = [down(value, self.parameters[names[i]]) for i, value in enumerate(self.args)]
         kwargs = {name: down(value, self.parameters[name]) for name, value in self.kwargs.items()}
-        with generators.drawing(self.op, kwargs):
+        with generators.drawing(self.op, self.given.get("generator")):
             result = _in_float(self.op, args, kwargs) if self.name in _IN_FLOAT else self.op(*args, **kwargs)
         for tensor, device in here.values():
             _follow(tensor, device)

@@ -117,13 +117,12 @@ default = Generator("cuda")
 
 
 @contextlib.contextmanager
-def drawing(op: Any, kwargs: dict[str, Any]) -> Iterator[None]:
-    """Inside the block the CPU's generator draws the device's numbers, where the operation names no generator.
+def drawing(op: Any, given: Any) -> Iterator[None]:
+    """Inside the block the CPU's generator draws the device's numbers; given: the generator that was named, or None.
 
     Raises:
         RuntimeError: the generator is the CPU's; a card says the same.
     """
-    given = kwargs.get("generator")
     if given is not None:
         if given._cdata not in _made:
             raise RuntimeError("Expected a 'cuda' device type for generator but found 'cpu'")

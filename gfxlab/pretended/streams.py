@@ -23,6 +23,11 @@ class Stream:
         self.device_index, self.priority = 0, priority
         self.stream_id = self.cuda_stream = options.get("stream_ptr", next(_numbers))
 
+    @staticmethod
+    def priority_range() -> tuple[int, int]:
+        """The least and the greatest; here no stream goes before another."""
+        return 0, -1
+
     def synchronize(self) -> None: ...
     def wait_stream(self, stream: Any) -> None: ...
     def wait_event(self, event: Any) -> None: ...
@@ -54,6 +59,13 @@ class Stream:
 
     def __repr__(self) -> str:
         return f"<torch.cuda.Stream device=cuda:0 cuda_stream={self.cuda_stream:#x}>"
+
+
+class External(Stream):
+    """torch.cuda.ExternalStream: a stream that somebody else has made, by its address."""
+
+    def __init__(self, stream_ptr: int, device: Any = None, **options: Any):
+        super().__init__(device, stream_ptr=stream_ptr)
 
 
 DEFAULT = Stream()  # its number is 0

@@ -209,7 +209,7 @@ def test_an_error_in_the_users_file_is_one_sentence(gfxlab, tmp_path, command, c
     file = tmp_path / "wrong.py"
     file.write_text(code % KERNEL if "%s" in code else code)
     status, _, error = gfxlab(command, str(file))
-    assert status == 1 and len(error.splitlines()) == 1
+    assert status == 2 and len(error.splitlines()) == 1
     assert error.startswith(f"gfxlab: {WRONG[code]}")
 
 
@@ -239,7 +239,7 @@ def test_the_command_is_a_module_too_and_gives_its_version():
 
 def test_conformance_says_where_triton_is_missing(gfxlab, tmp_path):
     status, _, error = gfxlab("conformance", str(tmp_path), "--arch", "gfx942")
-    assert status == 1 and "holds no tests of Triton's language" in error and len(error.splitlines()) == 1
+    assert status == 2 and "holds no tests of Triton's language" in error and len(error.splitlines()) == 1
     assert "--arch gfx1 is unknown" in gfxlab("conformance", str(tmp_path), "--arch", "gfx1")[2]
 
 

@@ -13,6 +13,7 @@ import pytest
 import torch
 import triton
 import triton.language as tl
+from torch.utils.checkpoint import checkpoint
 from triton.compiler.errors import CompilationError
 from triton.runtime.errors import OutOfResources
 
@@ -104,6 +105,13 @@ def test_a_generator_s_state_is_a_seed_and_an_offset():
         assert torch.equal(after, torch.rand(8, device="cuda"))
         with pytest.raises(RuntimeError, match="wrong size"):
             torch.cuda.set_rng_state(torch.random.get_rng_state())
+
+
+def test_a_generator_may_be_given_by_its_place(gpu):
+    """torch.poisson's is no keyword in PyTorch's schema."""
+    generator = torch.Generator("cuda")
+    drawn = [torch.poisson(torch.full((50,), 3.0, device="cuda"), generator.manual_seed(1)) for _ in range(2)]
+    assert torch.equal(*drawn) and drawn[0].std() > 0
 
 
 @pytest.mark.parametrize("masked", [torch.float32, torch.bool, None])
@@ -482,6 +490,21 @@ def test_a_backward_pass_is_counted_too_and_another_thread_does_its_work(gpu):
     assert found[0].tolist() == [2] * 200
 
 
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_a_checkpoint_draws_the_same_numbers_again(gpu, reentrant):
+    x = torch.ones(64, device="cuda", requires_grad=True)
+    y = checkpoint(lambda t: torch.nn.functional.dropout(3 * t, 0.5), x, use_reentrant=reentrant)
+    y.sum().backward()
+    assert 0 < (y != 0).sum() < 64 and torch.equal(x.grad, y.detach())
+
+
+def test_streams_that_others_made_have_their_address(gpu):
+    stream = torch.cuda.Stream()
+    assert torch.cuda.ExternalStream(stream.cuda_stream, device="cuda") == stream
+    least, greatest = torch.cuda.Stream.priority_range()
+    assert least >= greatest and torch.cuda.memory_snapshot() == []
+
+
 @pytest.fixture
 def benchmark(monkeypatch):
     """Runs a function as a row of a `perf_report`: as Triton does, whose table asks for pandas."""
@@ -548,6 +571,15 @@ def test_tuning_prunes_what_does_not_fit_and_chooses_by_a_count(gpu, capsys):
     assert "chosen (*) by the fewest wave-instructions" in said
     assert re.search(r"\* +BLOCK=16 num_warps=4 .* \d+$", said, re.MULTILINE)
     assert re.search(r"BLOCK=256 .*does not fit: [\d,]+ of 65,536 bytes of shared memory", said)
+
+
+@pytest.mark.parametrize("cpu_tensors", [False, True])
+def test_a_block_inside_leaves_the_tuning_of_the_block_around_it(gpu, capsys, cpu_tensors):
+    with pretend("gfx1100", cpu_tensors=cpu_tensors):
+        pass
+    x = torch.ones(64, 4, device="cuda", dtype=[torch.float16, torch.bfloat16][cpu_tensors])  # tuned anew for each
+    double_kernel[(4,)](x, x, 250)
+    assert "double_kernel on gfx942: 2 configurations" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("arch", ["gfx942", "gfx1100"])

@@ -265,7 +265,7 @@ def test_an_offset_that_overflows_at_a_size_is_told_without_the_memory(gfxlab, t
     assert gfxlab("review", str(tmp_path / "rows.py"), *at)[0] == 0
     for wrong, says in ((("--at", "width=3"), "--at width: no kernel"), (("--at", "n"), "such as N=2**31")):
         status, _, error = gfxlab("review", str(tmp_path / "rows.py"), *wrong)
-        assert status == 1 and says in error and len(error.splitlines()) == 1
+        assert status == 2 and says in error and len(error.splitlines()) == 1
 
 
 ONE = """
