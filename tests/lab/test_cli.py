@@ -146,14 +146,14 @@ def test_amd_shows_the_card_of_an_answer_or_of_the_solution(course):
 
 def test_amd_refuses_an_unknown_architecture(course):
     status, _, error = course("amd", "90.1", "--arch", "gfx9000")
-    assert status == 1
+    assert status == 2
     assert "--arch gfx9000 is unknown: use one of gfx90a" in error
 
 
 def test_the_old_names_of_the_instruments_run_those_of_today(course, tmp_path):
     status, _, error = course("trace", "nowhere.py")
     first, second = error.splitlines()
-    assert status == 1 and first == "course: `course trace` is `gfxlab trace` today."
+    assert status == 2 and first == "course: `course trace` is `gfxlab trace` today."
     assert second.startswith("gfxlab: There is no file nowhere.py")
     assert "`gfxlab report`" in course("amd", "nowhere.py:kernel", "--arch", "gfx950")[2]
     file = tmp_path / "empty.py"
