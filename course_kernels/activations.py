@@ -351,11 +351,33 @@ def _is_half_of(out: torch.Tensor, x: torch.Tensor) -> bool:
 
 @remembered
 def silu_and_mul(x: torch.Tensor) -> torch.Tensor:
-    """SwiGLU: `act_and_mul(x, "silu")`."""
+    """SwiGLU, silu(gate) * factor for the two halves of the last dimension: `act_and_mul(x, "silu")`; differentiable.
+
+    Args:
+        x: (..., 2 * d), gate first; float32, float16 or bfloat16; unit stride along the row, one from row to row.
+
+    Returns:
+        (..., d), dtype of x.
+
+    Raises:
+        TypeError: another dtype.
+        ValueError: an odd width, or strides other than the above.
+    """
     return act_and_mul(x, "silu")
 
 
 @remembered
 def gelu_tanh_and_mul(x: torch.Tensor) -> torch.Tensor:
-    """GeGLU with the tanh form: `act_and_mul(x, "gelu_tanh")`."""
+    """GeGLU with the tanh form of gelu: `act_and_mul(x, "gelu_tanh")`; differentiable.
+
+    Args:
+        x: (..., 2 * d), gate first; float32, float16 or bfloat16; unit stride along the row, one from row to row.
+
+    Returns:
+        (..., d), dtype of x.
+
+    Raises:
+        TypeError: another dtype.
+        ValueError: an odd width, or strides other than the above.
+    """
     return act_and_mul(x, "gelu_tanh")

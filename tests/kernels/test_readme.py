@@ -1,6 +1,7 @@
 """What course_kernels/README.md says: every family is in its table, the example runs, a family can be lifted out."""
 
 import ast
+import inspect
 import os
 import re
 import shutil
@@ -75,6 +76,15 @@ def lifted(tmp_path_factory):
         for name in imports(FOLDER / f"{family}.py"):
             copy_beside(FOLDER / name, package)
     return folder
+
+
+@pytest.mark.parametrize("name", sorted(set(course_kernels.__all__) - ABOUT_THE_PACKAGE))
+def test_a_docstring_says_what_goes_in_comes_out_and_is_refused(name):
+    text = getattr(course_kernels, name).__doc__
+    assert text.index("Args:") < text.index("Returns:") < text.index("Raises:")
+    parameters = inspect.signature(getattr(course_kernels, name)).parameters
+    described = re.findall(r"^        (\w+(?:, \w+)*):", text, flags=re.MULTILINE)
+    assert set(parameters) <= {one for names in described for one in names.split(", ")}
 
 
 USES = """
