@@ -43,9 +43,10 @@ def open_doors() -> str:
     return "This kernel has no Landlock: the code of an answer can read and write every file that you can."
 
 
-def confine(*, write: Iterable[Path], read: Iterable[Path] = ()) -> bool:
+def confine(*, write: Iterable[Path], read: Iterable[Path] = (), hidden: Iterable[Path] = ()) -> bool:
     """From now on this process reads Python, the system's libraries and `read`, and writes below `write` alone.
 
+    hidden: folders and files that stay closed even if they lie in what may be read, as what is installed beside Python.
     Folders that do not exist are left out. Returns False, and nothing is changed, where the kernel has no Landlock.
     """
     if not version():
@@ -54,8 +55,9 @@ def confine(*, write: Iterable[Path], read: Iterable[Path] = ()) -> bool:
     if rules < 0:
         return False
     look = _EXECUTE | _READ_FILE | _READ_DIR
+    hidden = {os.path.realpath(path) for path in hidden}
     for path in {*map(Path, _SYSTEM), *_pythons(), *read}:
-        _allow(rules, path, look)
+        _allow_all_but(rules, path, look, hidden)
     for path in {*map(Path, _DEVICES), *write}:
         _allow(rules, path, _handled())
     ctypes.CDLL(None).prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
@@ -74,6 +76,20 @@ def _ruleset() -> tuple[ctypes.Array, int, int]:
     fields = (_handled(), 0, _SCOPE_SIGNAL) if version() >= 6 else (_handled(),)
     data = struct.pack(f"={len(fields)}Q", *fields)
     return ctypes.create_string_buffer(data, len(data)), len(data), 0
+
+
+def _allow_all_but(rules: int, path: Path, access: int, hidden: set[str]) -> None:
+    """Give rights to a folder; where something hidden lies in it, to its list of names and to each of the others."""
+    real = os.path.realpath(path)
+    if real in hidden:
+        return
+    if not any(one.startswith(real.rstrip("/") + "/") for one in hidden):
+        return _allow(rules, path, access)
+    _allow(rules, path, _READ_DIR)
+    with contextlib.suppress(OSError):
+        for entry in os.scandir(real):
+            if not entry.is_symlink():  # what it leads to has rights of its own, or none
+                _allow_all_but(rules, Path(entry.path), access, hidden)
 
 
 def _allow(rules: int, path: Path, access: int) -> None:

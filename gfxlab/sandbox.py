@@ -62,10 +62,14 @@ class Error:
 
 @dataclass(frozen=True)
 class Confined:
-    """Files that a job may touch, where the kernel has Landlock, besides Python's, the system's and its own folder."""
+    """Files that a job may touch, where the kernel has Landlock, besides Python's, the system's and its own folder.
+
+    hidden: what it may not, wherever it lies.
+    """
 
     read: tuple[str, ...] = ()
     write: tuple[str, ...] = ()
+    hidden: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -104,7 +108,7 @@ def preload(module: str) -> None:
 
 def warm() -> None:
     """Start the fork server without waiting for it, so that the first check finds it ready."""
-    with _library, _server_environment():
+    with _library, _server_environment(), _somewhere():
         forkserver.ensure_running()
 
 
@@ -180,7 +184,7 @@ def _start(job: str, folder: Path, time_limit: float, memory_limit: int | None, 
         args = (job, str(folder), writer, time_limit, memory_limit, confined)
         process = _context.Process(target=_child, args=args, daemon=True, name="course sandbox")
         try:
-            with _library, _server_environment(), _server_that_answers():
+            with _library, _server_environment(), _somewhere(), _server_that_answers():
                 process.start()
             return process, reader
         except (EOFError, OSError) as error:
@@ -192,6 +196,23 @@ def _start(job: str, folder: Path, time_limit: float, memory_limit: int | None, 
             time.sleep(0.05)  # it is dying: once it is dead, the library starts another
         finally:
             writer.close()
+
+
+@contextlib.contextmanager
+def _somewhere() -> Iterator[None]:
+    """In a folder that exists: the notebook's own may have been deleted, and multiprocessing asks for its name."""
+    here = None
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        here = os.open(".", os.O_RDONLY)
+        os.chdir("/")
+    try:
+        yield
+    finally:
+        if here is not None:
+            os.fchdir(here)
+            os.close(here)
 
 
 @contextlib.contextmanager
@@ -454,7 +475,7 @@ def _confine(folder: Path, confined: Confined) -> None:
     for path in write:
         with contextlib.suppress(OSError):
             path.mkdir(parents=True, exist_ok=True)
-    confinement.confine(write=write, read=map(Path, confined.read))
+    confinement.confine(write=write, read=map(Path, confined.read), hidden=map(Path, confined.hidden))
 
 
 def _deliver(result: Any, folder: Path) -> None:

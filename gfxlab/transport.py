@@ -204,6 +204,11 @@ def _tensor(array: np.ndarray, about: dict[str, Any]) -> torch.Tensor:
     return tensor if tensor.stride() == stride else with_strides(tensor, stride)
 
 
+def takes(dtype: torch.dtype) -> bool:
+    """Whether tensors of this dtype can be sent."""
+    return dtype in _TORCH.values()
+
+
 def with_strides(tensor: torch.Tensor, stride: tuple[int, ...], storage: torch.Tensor | None = None) -> torch.Tensor:
     """A copy of `tensor` with these strides (0 for an expanded dimension), in `storage` where it is given.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import io
 import linecache
 import math
 import re
@@ -192,7 +193,8 @@ def execute_module(
 
     The code is registered so that `inspect.getsource`, which Triton needs, and tracebacks find its lines.
     """
-    linecache.cache[filename] = (len(code), None, code.splitlines(keepends=True), filename)
+    lines = io.StringIO(code, newline=None).readlines()  # as Python ends them: a form feed ends none
+    linecache.cache[filename] = (len(code), None, lines, filename)
     module = types.ModuleType(name)
     sys.modules[name] = module
     namespace = vars(module)

@@ -19,7 +19,7 @@ from course_lab.authoring.far_rows import as_given, is_spread, marks
 from course_lab.check import answer, guard
 from course_lab.check.evidence import Evidence
 from course_lab.check.protocol import Change, Definition, Job, Problem, Seen, read, wire
-from gfxlab import sandbox
+from gfxlab import sandbox, transport
 from gfxlab.code.errors import AmdCompileError, AmdLimitError
 from gfxlab.engine import dual_mode, hooks
 from gfxlab.simulator import SimulationError, using
@@ -245,12 +245,37 @@ def _change(position: int, tensor: torch.Tensor, before: bytes, evidence: Eviden
 
 
 def tensors(result: Any) -> tuple[list[torch.Tensor], str]:
-    """The tensors that the entry returned, and in words what it returned."""
-    if isinstance(result, torch.Tensor):
-        return [result], "a tensor"
-    if isinstance(result, (tuple, list)) and all(isinstance(item, torch.Tensor) for item in result):
-        return list(result), f"{len(result)} tensors"
-    return [], "None" if result is None else f"{type(result).__name__} {str(result)[:60]!r}"
+    """The tensors that the entry returned, and in words what it returned, which may be anything."""
+    try:
+        items = [result] if isinstance(result, torch.Tensor) else result
+        if isinstance(items, (tuple, list)) and all(isinstance(item, torch.Tensor) for item in items):
+            found = list(map(_plain, items))
+            strange = next(filter(None, map(_strange, found)), "")
+            return ([], strange) if strange else (found, "a tensor" if items is not result else f"{len(found)} tensors")
+        return [], "None" if result is None else f"{type(result).__name__} {str(result)[:60]!r}"
+    except BaseException as error:  # of a class of the learner's own, which does not say itself
+        if sandbox.is_out_of_memory(error):
+            raise
+        return [], f"an object that raises {type(error).__name__} when it is looked at"
+
+
+def _plain(tensor: torch.Tensor) -> torch.Tensor:
+    """Without the methods of a class that the answer derived from it."""
+    if type(tensor) in (torch.Tensor, torch.nn.Parameter):
+        return tensor
+    with torch._C.DisableTorchFunctionSubclass():
+        return tensor.as_subclass(torch.Tensor)
+
+
+def _strange(tensor: torch.Tensor) -> str:
+    """What it is, where it has no elements in memory that can be handed back; "" for an ordinary tensor."""
+    if tensor.is_nested:
+        return "a nested tensor"
+    if tensor.layout is not torch.strided:
+        return f"a tensor of layout {tensor.layout}"
+    if tensor.device.type == "meta":
+        return "a tensor without memory, on the device meta"
+    return "" if transport.takes(tensor.dtype) else f"a tensor of {tensor.dtype}"
 
 
 def describe(error: BaseException, number: str) -> Problem:

@@ -12,13 +12,16 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import torch
 import triton
 
+from course_lab.authoring import lessons
 from course_lab.check.budget import Budget
 from course_lab.check.protocol import Definition, Found, Job, ProtocolError, Seen, clean, read, wire
+from course_lab.journal import home
 from gfxlab import sandbox
 from gfxlab.sandbox import Confined, Error, Outcome
 
@@ -178,11 +181,22 @@ def _run(
 
 
 def _files() -> Confined:
-    """Our own packages are read; Triton's cache is written, also that of kernels without their prints."""
+    """Our own packages are read, but no solution and not the journal, whatever folder they were put in.
+
+    Triton's cache is written, also that of kernels without their prints.
+    """
     packages = (importlib.util.find_spec(name) for name in ("gfxlab", "course_kernels", "course_lab"))
     folders = [folder for found in packages if found for folder in found.submodule_search_locations or ()]
     cache = triton.knobs.cache.dir
-    return Confined(read=tuple(folders), write=(cache, f"{cache}-quiet"))
+    return Confined(tuple(folders), (cache, f"{cache}-quiet"), (str(home()), *_with_solutions()))
+
+
+@lru_cache(maxsize=1)
+def _with_solutions() -> tuple[str, ...]:
+    """The folders of the lessons, and of the notebooks with their answers where these lie beside them."""
+    folders = {lesson.path for lesson in lessons.all()}
+    beside = {folder.parent.parent / name for folder in folders for name in ("solutions", "tests")}
+    return tuple(map(str, folders | beside))
 
 
 def _unreadable(outcome: Outcome, error: Exception) -> Outcome:

@@ -76,6 +76,7 @@ class Facts:
 
 
 COMPLAINT = "Finding"  # the exception by which an exercise's driver complains
+_MOST_WORDS = 300  # characters of an error's own
 _FEWEST = 3  # numbers that make a factor believable
 _MANY = 4  # cases that pass, for the only one that fails to say something
 _LEAST_SIZE = 8  # smaller ones are sizes by chance
@@ -123,7 +124,7 @@ def from_end(end, exercise: Exercise, *, loops: bool = True) -> Diagnosis:
         return diagnosis("timeout" if loops else "too-slow", limit=exercise.time_limit, where=where)
     if end.status == "memory":
         return diagnosis("memory", where=where)
-    return diagnosis("crash", where=where, message=end.error.message)
+    return diagnosis("crash", where=where, message=(end.error.message or end.error.type)[:_MOST_WORDS])
 
 
 def raised(facts: Facts) -> Diagnosis | None:

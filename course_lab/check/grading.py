@@ -55,6 +55,7 @@ from course_lab.check.own_kernels import right_answers
 from course_lab.check.protocol import Job, clean
 from course_lab.check.report import Card, CaseResult, ExerciseFailed, Report, case_result, excerpt, shorten, shown_error
 from course_lab.check.sentences import Diagnosis, diagnosis, plain_exception, with_place, without_question
+from course_lab.check.usual import as_usual
 from course_lab.check.verdict import CaseRun, fresh, is_plain
 from gfxlab import engines
 
@@ -72,6 +73,7 @@ def strict() -> bool:
     return os.environ.get("COURSE_STRICT", "") not in ("", "0")
 
 
+@as_usual()
 def grade(
     exercise: str | Exercise,
     code: str,
@@ -87,7 +89,7 @@ def grade(
     own: bool = True,
     search: bool = True,
 ) -> Report:
-    """Grade the text of an answer cell.
+    """Grade the text of an answer cell, whatever PyTorch and numpy were told to do in this process.
 
     Args:
         exercise: its number ("2.1"), or the exercise itself.

@@ -79,9 +79,8 @@ def check_cell(shell: InteractiveShell, line: str, cell: str) -> None:
         raise Stopped from None
     if not strict:
         report = replace(report, change=since_last(exercise, report))
+        keep(exercise, cell, report)  # before it is shown: a page that cannot show it loses no attempt
     display(report)
-    if not strict:
-        keep(exercise, cell, report)
     if strict and not report.passed:
         raise ExerciseFailed(report)
     if report.passed:

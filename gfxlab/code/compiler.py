@@ -123,13 +123,24 @@ def _run(name: str, payload: dict[str, Any]) -> dict[str, Any]:
     if multiprocessing.current_process().daemon:  # this is a sandbox child already, which may have no children
         from gfxlab.code.job import compile_job
 
-        return compile_job(payload)
+        return _about_the_kernel(name, payload, compile_job(payload))
     outcome = sandbox.run("gfxlab.code.job:compile_job", payload, time_limit=_SECONDS, memory_limit=8 << 30)
     if outcome.status == "ok":
-        return outcome.value
+        return _about_the_kernel(name, payload, outcome.value)
     said = [line for line in outcome.output.splitlines() if "error" in line.lower()]
     reason = said[-1].strip() if said else (outcome.error.message if outcome.error else outcome.status)
     raise AmdError(f"the compiler gave up on {name} for {payload['arch']}: {reason}")
+
+
+def _about_the_kernel(name: str, payload: dict[str, Any], answer: dict[str, Any]) -> dict[str, Any]:
+    """The answer, unless what failed is a file of the compiler's: then nothing is known, and the next call tries again.
+
+    Raises:
+        AmdError: that.
+    """
+    if answer.get("error", {}).get("of_a_file"):
+        raise AmdError(f"the compiler gave up on {name} for {payload['arch']}: {answer['error']['message']}")
+    return answer
 
 
 def _sources(packed: dict[str, Any]) -> dict[str, dict[int, str]]:

@@ -29,7 +29,8 @@ def compile_job(payload: dict[str, Any]) -> dict[str, Any]:
 
     Returns:
         {"asm": text, "shared": bytes of LDS, "global_scratch": bytes a program, "num_warps": ..., "num_stages": ...},
-        or, when the compiler refuses, {"error": {"type", "message", "filename", "line", "source_line"}}.
+        or, when the compiler refuses, {"error": {"type", "message", "of_a_file", "filename", "line",
+        "source_line"}}; of_a_file: the compiler could not read or write one.
     """
     functions: list[Any] = []
     try:
@@ -70,7 +71,7 @@ def _describe(error: BaseException, functions: list[Any]) -> dict[str, Any]:
         message = str(getattr(cause, "error_message", None) or cause)
         where = _place(cause, functions) or where
         last, cause = cause, cause.__cause__
-    return {"type": type(last).__name__, "message": message, **where}
+    return {"type": type(last).__name__, "message": message, "of_a_file": isinstance(last, OSError), **where}
 
 
 def _place(error: BaseException, functions: list[Any]) -> dict[str, Any] | None:

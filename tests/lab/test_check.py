@@ -2,14 +2,27 @@
 
 import dataclasses
 import os
+import subprocess
+import sys
 import time
 from dataclasses import replace
 
 import pytest
 import torch
-from small_exercises import COPY, DOUBLE, DOUBLE_SOLUTION, DOUBLE_STUB, HINTS, IN_PLACE, IN_PLACE_SOLUTION, SOLUTIONS
+from small_exercises import (
+    COPY,
+    DOUBLE,
+    DOUBLE_SOLUTION,
+    DOUBLE_STUB,
+    HINTS,
+    IN_PLACE,
+    IN_PLACE_SOLUTION,
+    ROW_SUM,
+    ROW_SUM_SOLUTION,
+    SOLUTIONS,
+)
 
-from course_lab.authoring import source
+from course_lab.authoring import lessons, source
 from course_lab.authoring.exercise import Case, Exercise, Tolerance
 from course_lab.authoring.far_rows import at_the_end, counted_from, spread
 from course_lab.check import ExerciseFailed, Report, client, grade, grading
@@ -468,3 +481,77 @@ def test_an_answer_reaches_neither_the_journal_nor_the_solutions(course_home):
     spy = "import os\n" + spy + "    except OSError as error:\n        print(type(error).__name__)\n"
     report = grade(DOUBLE, spy + DOUBLE_SOLUTION)
     assert report.passed and report.printed.split() == ["PermissionError"] * 2
+
+
+@pytest.mark.skipif(not confinement.version(), reason="this kernel has no Landlock")
+def test_what_lies_beside_python_is_read_but_for_the_solutions_and_the_journal(course_home):
+    """Installed without `-e`, the lessons lie among Python's packages; and a home may be a folder of PYTHONPATH."""
+    lesson = lessons.lesson("00_start_here").path
+    places = [str(lesson / "exercises.py"), str(course_home / "progress.jsonl"), torch.__file__]
+    (course_home / "progress.jsonl").write_text("{}\n")
+    child = "import sys, torch\nfrom pathlib import Path\nfrom course_lab.check import client\n"
+    child += f"sys.path += [{str(lesson.parent.parent)!r}, {str(course_home.parent)!r}]\n"
+    child += "from gfxlab import confinement\nfiles = client._files()\n"
+    child += "confinement.confine(write=[], read=map(Path, files.read), hidden=map(Path, files.hidden))\n"
+    child += f"for place in {places!r}:\n    try:\n        print(bool(open(place).read()))\n"
+    child += "    except OSError as error:\n        print(type(error).__name__)\nimport course_lab.check.outside\n"
+    done = subprocess.run([sys.executable, "-c", child], capture_output=True, text=True)
+    assert done.stdout.split() == ["PermissionError", "PermissionError", "True"], done.stderr
+
+
+@pytest.mark.parametrize(
+    "result, words",
+    [
+        ("y.to_sparse()", "a tensor of layout torch.sparse_coo"),
+        ("torch.empty_like(y, device='meta')", "without memory"),
+        ("torch.quantize_per_tensor(y.float(), 1.0, 0, torch.qint8)", "a tensor of torch.qint8"),
+        ("torch.nested.nested_tensor([y, y])", "a nested tensor"),
+        ("type('X', (), {'__str__': lambda self: 1 / 0})()", "raises ZeroDivisionError"),
+        ("type('X', (tuple,), {'__iter__': lambda self: 1 / 0})([y])", "raises ZeroDivisionError"),
+    ],
+)
+def test_a_result_of_another_kind_is_said_in_words(result, words):
+    changed = DOUBLE_SOLUTION.replace("return y", f"return {result}")
+    assert changed != DOUBLE_SOLUTION
+    report = grade(DOUBLE, changed)
+    assert report.diagnosis.code == "wrong-type" and words in report.diagnosis.sentence
+
+
+def test_a_tensor_of_a_class_of_its_own_counts_as_a_tensor():
+    evil = "class Evil(torch.Tensor):\n    def numel(self):\n        raise SystemExit\n"
+    assert grade(DOUBLE, evil + DOUBLE_SOLUTION.replace("return y", "return y.as_subclass(Evil)")).passed
+
+
+@pytest.mark.parametrize("odd", ["\x0c\n", "s = '\u2028 \x85 \x1c'\n"])
+def test_a_line_ends_where_python_ends_it(odd):
+    report = grade(DOUBLE, f"{odd}{DOUBLE_SOLUTION}\nraise ValueError")
+    assert report.diagnosis.sentence.startswith(f"Line {len(f'{odd}{DOUBLE_SOLUTION}'.split(chr(10))) + 1} raised")
+    assert grade(DOUBLE, f"{odd}{DOUBLE_SOLUTION}").passed
+
+
+def test_a_compiler_that_cannot_write_says_nothing_about_the_answer():
+    emptied = "import os, shutil\nshutil.rmtree(os.path.dirname(os.getcwd()), ignore_errors=True)\n"
+    report = grade(DOUBLE, emptied + DOUBLE_SOLUTION)
+    assert report.passed and report.note.startswith("Not tried")
+
+
+@pytest.fixture(params=["torch.set_default_dtype(torch.float64)", "torch.set_default_device('meta')", "no folder"])
+def odd_process(request, tmp_path):
+    """This process as a notebook may have left it."""
+    before, folder = os.getcwd(), tmp_path / "gone"
+    if request.param == "no folder":
+        folder.mkdir()
+        os.chdir(folder)
+        folder.rmdir()
+    else:
+        exec(request.param)
+    yield
+    os.chdir(before)
+    torch.set_default_device(None)
+    torch.set_default_dtype(torch.float32)
+
+
+def test_what_the_notebook_was_told_reaches_no_check(odd_process):
+    dtype, device = torch.get_default_dtype(), torch.get_default_device()
+    assert grade(ROW_SUM, ROW_SUM_SOLUTION).passed and grade(DOUBLE, "").status == "not-attempted"
+    assert (torch.get_default_dtype(), torch.get_default_device()) == (dtype, device)
