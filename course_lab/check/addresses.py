@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import ast
 from collections import Counter
-from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
 
 from course_lab.authoring.operators.source import is_pointer, is_stride
 from course_lab.check import answer
@@ -23,19 +23,23 @@ Sum = Counter[Product]
 _ACCESSES = ("load", "store", "atomic_add", "atomic_max", "atomic_min", "atomic_cas", "atomic_xchg")
 _SAME_VALUE = ("to", "cast", "expand_dims", "broadcast_to", "max_contiguous", "multiple_of", "reshape", "view")
 _LONGEST = 64  # products of a sum
+_MOST_ODD = 2  # products
+_NAMED = ("argument", "loaded", "program", "turn")
 
 
 @dataclass(frozen=True)
 class Access:
     """A load or a store: the tensor's name in its kernel, what the address adds up to, its line.
 
-    bounds: arguments of the kernel, no lengths of tiles, that its mask depends on.
+    bounds: arguments of the kernel, no lengths of tiles, that its mask depends on.  texts: the code of what could not
+    be taken apart.
     """
 
     tensor: str
     address: Sum
     line: int
     bounds: frozenset[str] = frozenset()
+    texts: Mapping[Atom, str] = field(default_factory=dict, compare=False)
 
 
 @dataclass(frozen=True)
@@ -65,6 +69,43 @@ def unasked(tree: ast.Module, solution: str, line: int) -> str:
             lost = sorted(frozenset.intersection(*(one.bounds for one in alike)) - access.bounds)
             return f"The offsets there are right, and the mask does not look at {_listed(lost)}." if lost else ""
     return ""
+
+
+def odd_products(tree: ast.Module, solution: str, tensors: Collection[str] = ()) -> str:
+    """The few products in which an address differs from all of the solution's, in a sentence; "" where more differ.
+
+    Less is known here than in `clue`: what may be written otherwise in a right answer is only pointed at.  tensors: as
+    there.
+    """
+    for access, right in _compared(tree, solution, tensors):
+        if access.address in [one.address for one in right]:
+            continue
+        differences = [(list(access.address - one.address), list(one.address - access.address)) for one in right]
+        extra, missing = min(differences, key=lambda pair: max(map(len, pair)))
+        if max(len(extra), len(missing)) <= _MOST_ODD:
+            return f"In the address of `{access.tensor}` in line {access.line}, {_pointed_at(access, extra, missing)}"
+    return ""
+
+
+def _pointed_at(access: Access, extra: list[Product], missing: list[Product]) -> str:
+    if not extra:
+        known = {atom for product in access.address for atom in product}
+        lost = [_words(atom) for product in missing for atom in product if atom[0] in _NAMED and atom not in known]
+        return f"nothing depends on {lost[0]}." if lost else "a product is missing: what does it not depend on?"
+    what = " and at ".join(_product_words(access, product) for product in extra)
+    if not missing:
+        return f"{what.replace(' and at ', ' and ')} is added, and does not belong there."
+    if len(extra) == len(missing) == 1:
+        (mine,), (theirs,) = map(Counter, extra), map(Counter, missing)
+        if not mine - theirs:
+            return f"{what} lacks a factor."
+        if not theirs - mine:
+            return f"{what} has a factor too many."
+    return f"look at {what}."
+
+
+def _product_words(access: Access, product: Product) -> str:
+    return " times ".join(access.texts.get(atom) or _words(atom) for atom in product) or "a number"
 
 
 def has_right_offsets(tree: ast.Module, solution: str, line: int) -> bool:
@@ -120,17 +161,18 @@ def _twice(mine: Sum, theirs: Sum) -> str:
 
 def _named(mine: Sum, theirs: Sum) -> dict[Atom, Atom]:
     """What stands for what in every product that differs; {} where that is not all of the difference."""
-    extra, missing = list((mine - theirs).elements()), list((theirs - mine).elements())
+    extra, missing = mine - theirs, theirs - mine
     found: dict[Atom, Atom] = {}
     if len(extra) != len(missing):
         return {}
-    for product in extra:
-        fitting = [(other, pair) for other in missing if (pair := _exchanged(product, other))]
+    for product, times in extra.items():
+        alike = [other for other in missing if missing[other] == times]
+        fitting = [(other, pair) for other in alike if (pair := _exchanged(product, other))]
         fitting = [one for one in fitting if all(is_stride(atom[1]) for atom in one[1])] or fitting
         if len(fitting) != 1:
             return {}
         other, (here, there) = fitting[0]
-        missing.remove(other)
+        del missing[other]
         found[here] = there
     return found
 
@@ -158,11 +200,15 @@ def _said(access: Access, pairs: dict[Atom, Atom]) -> Clue:
 
 
 def _words(atom: Atom) -> str:
-    kind, name = atom
+    kind, *more = atom
+    if kind not in _NAMED:
+        return "one of its parts"
+    (name,) = more
     return {
         "argument": f"`{name}`",
         "loaded": f"the number loaded from `{name}`",
         "program": f"`tl.program_id({name})`",
+        "turn": "the turn of the loop",
     }[kind]
 
 
@@ -190,6 +236,7 @@ class _Follower:
     def __init__(self, kernel: ast.FunctionDef) -> None:
         self.held: dict[str, Sum] = {name: _one(("argument", name)) for name in _arguments(kernel)}
         self.accesses: list[Access] = []
+        self._texts: dict[Atom, str] = {}
         self._loops = 0
         self._made_of = _made_of(kernel)
         self._sizes = {one.arg for one in kernel.args.args if not is_pointer(one.arg) and not is_tile(one.arg)}
@@ -246,7 +293,7 @@ class _Follower:
                 for place in node.args[:1] if access else node.args:  # a function of the answer's may load from it
                     address = self.sum_of(place)
                     if (tensor := _pointer(address)) and (access or len(address) > 1):
-                        self.accesses.append(Access(tensor, address, node.lineno, self._bounds(node)))
+                        self.accesses.append(Access(tensor, address, node.lineno, self._bounds(node), self._texts))
 
     def _bounds(self, call: ast.Call) -> frozenset[str]:
         """Arguments that a mask depends on, by way of all assignments."""
@@ -282,7 +329,11 @@ class _Follower:
             return _less(left, right)
         if isinstance(node.op, ast.Mult) and len(left) * len(right) <= _LONGEST:
             return _product(left, right)
-        return _one((type(node.op).__name__, _text(left), _text(right)))
+        return self._whole(node, (type(node.op).__name__, _text(left), _text(right)))
+
+    def _whole(self, node: ast.expr, atom: Atom) -> Sum:
+        self._texts[atom] = f"`{ast.unparse(node)}`"
+        return _one(atom)
 
     def _call(self, node: ast.Call) -> Sum:
         name = _called(node)
@@ -295,7 +346,7 @@ class _Follower:
             method = not (isinstance(node.func.value, ast.Name) and node.func.value.id not in self.held)
             inner = node.func.value if method else node.args[0] if node.args else node
             return self.sum_of(inner) if inner is not node else _one(("unknown", ast.dump(node)))
-        return _one((name, *(_text(self.sum_of(argument)) for argument in node.args)))
+        return self._whole(node, (name, *(_text(self.sum_of(argument)) for argument in node.args)))
 
 
 def _made_of(kernel: ast.FunctionDef) -> dict[str, set[str]]:

@@ -154,6 +154,17 @@ def built(job: Job, arch: str, *, time_limit: float, trusted: bool = False) -> t
     return (clean(str(value["refused"])), int(value["spills"])) if value else None
 
 
+def followed(job: Job, seconds: float, *, trusted: bool = False) -> tuple[torch.Tensor, torch.Tensor] | None:
+    """Steps and figures of the values that an instrumented answer hands over (see `followed`); None where it fails."""
+    outcome = _run("course_lab.check.followed:follow", job, {"seconds": seconds}, 8 * seconds, MEMORY, trusted=trusted)
+    try:
+        steps, figures = (read(torch.Tensor, outcome.value[name]) for name in ("steps", "figures"))
+    except (ProtocolError, KeyError, TypeError, ValueError):
+        return None
+    shaped = steps.ndim == 2 == figures.ndim and steps.shape[1] == 4 and figures.shape == (len(steps), 7)
+    return (steps, figures) if shaped and steps.dtype == torch.int64 and figures.dtype == torch.float64 else None
+
+
 def run_answer(function: str, job: Job, more: dict[str, Any], *, time_limit: float) -> Outcome:
     """Run `function` ("module:name") of ours on an answer, where answers are run; `more` joins the job's payload."""
     return _run(function, job, more, time_limit, MEMORY)

@@ -25,8 +25,8 @@ from course_lab.check.verdict import CaseRun, is_plain, right_outputs, total_byt
 
 # the rule saw something certain, but not its cause
 DOUBTFUL = VAGUE | {
-    "out-of-bounds", "between-rows", "mask-too-wide", "partly-written", "overlapping-programs", "shifted",
-    "swapped-strides", "missing-int64", "wrong-stride",
+    "out-of-bounds", "between-rows", "mask-too-wide", "partly-written", "overlapping-programs", "program-id-unused",
+    "shifted", "swapped-strides", "missing-int64", "wrong-stride",
 }  # fmt: skip
 _MOST = 8  # that fit one case and are tried on others
 _CONFIRMING = 0.5  # seconds of processor time that are kept for it

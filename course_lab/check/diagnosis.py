@@ -338,8 +338,14 @@ def _place(fault: FaultSeen) -> str:
     return f"{fault.first_element} ([{', '.join(place)}])" if len(place) > 1 else str(fault.first_element)
 
 
+def _keywords(tree: ast.Module) -> list[ast.keyword]:
+    return [node for node in ast.walk(tree) if isinstance(node, ast.keyword)]
+
+
 def _may_be_padding(facts: Facts) -> bool:
-    """Whether an argument of the first failing case holds -1 among its integers, which means: no place."""
+    """Whether an argument of the first failing case holds -1 among its integers, or idle lanes do: no place."""
+    if any(keyword.arg == "other" and ast.unparse(keyword.value) == "-1" for keyword in _keywords(facts.tree)):
+        return True
     args = facts.failing[0].args
     integers = [a for a in args if isinstance(a, torch.Tensor) and a.dtype in (torch.int32, torch.int64)]
     return any(bool((a == -1).any()) for a in integers)
@@ -360,6 +366,9 @@ def same_programs(facts: Facts) -> Diagnosis | None:
                 first, second = (format_program(program) for program in launch.twins)
                 return diagnosis("program-id-unused", first=first, second=second)
         overlap = run.seen.overlap
+        races = [launch.race for launch in run.own_launches if launch.race]
+        if overlap and races and races[0].kind == "load":  # what one stores, another adds to
+            return race_diagnosis(races[0])
         if overlap:
             first, second = (format_program(program) for program in overlap.programs)
             about = {"element": overlap.element, "tensor": overlap.tensor}

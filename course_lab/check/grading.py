@@ -35,6 +35,7 @@ from course_lab.check import (
     patients,
     repair,
     simulated,
+    steps,
     unread,
 )
 from course_lab.check.budget import Budget
@@ -255,6 +256,8 @@ def _explained(facts: Facts, found: Diagnosis, code: str, given: Given, tell: _T
             return with_place(found, place.result())
     finally:
         search.shutdown(wait=False, cancel_futures=True)
+    if step := _astray(facts, found, code, given):
+        return with_place(without_question(found), step, "astray")
     if found.code == "mask-too-wide" and _right_offsets(facts, given):
         return with_place(
             without_question(found), "The offsets there are right: look at the bounds of the mask, and at the grid."
@@ -289,6 +292,19 @@ def _right_offsets(facts: Facts, given: Given) -> bool:
     astray = facts.fault
     known = given.solution is not None and astray is not None
     return known and addresses.has_right_offsets(facts.tree, given.solution, astray.line)
+
+
+def _astray(facts: Facts, found: Diagnosis, code: str, given: Given) -> str:
+    """The step that leads away, the grid, or a product in an address; "" where all that is said is known already."""
+    if given.solution is None or not given.search:
+        return ""
+    job, fault = make_job(facts.exercise, code, facts.runs), facts.fault
+    if found.code == "partly-written" and (few := steps.too_few_programs(job, given.solution, facts.runs)):
+        return few
+    astray = steps.astray(job, given.solution, facts.runs) if facts.wrong else ""
+    if astray and not (fault and f"in line {fault.line}:" in astray):
+        return astray
+    return addresses.odd_products(facts.tree, given.solution, (fault.tensor,) if fault else ())
 
 
 def _wrong_part(facts: Facts) -> str:

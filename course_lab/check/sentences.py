@@ -114,6 +114,7 @@ SENTENCES = {
     "old-test-fails": "The author's {test} passed before the repair and fails now: {why}.",
     "too-expensive": "Right, and too expensive: {got} {what}, where {most} are allowed. What does it do twice?",
     "one-change": "{place}",
+    "astray": "{place}",
     "unknown": "The wrong elements fit no mistake that the check knows. Take the first one and follow it by hand: "
     "which program owns it, and what does that program load?",
 }
@@ -343,12 +344,10 @@ def without_question(found: Diagnosis) -> Diagnosis:
     return Diagnosis(found.code, text)
 
 
-def with_place(found: Diagnosis, place: str) -> Diagnosis:
-    """What was found, and in which place; the place alone where nothing else is known."""
+def with_place(found: Diagnosis, place: str, code: str = "one-change") -> Diagnosis:
+    """What was found, and in which place; the place alone, under its own code, where nothing else is known."""
     return (
-        diagnosis("one-change", place=place)
-        if found.code == "unknown"
-        else Diagnosis(found.code, f"{found.sentence} {place}")
+        diagnosis(code, place=place) if found.code == "unknown" else Diagnosis(found.code, f"{found.sentence} {place}")
     )
 
 

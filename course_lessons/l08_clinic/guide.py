@@ -20,6 +20,7 @@ TAUGHT = {
     "nothing-stored": "00_start_here#Your first kernel",
     "loop-too-short": "02_rmsnorm#Rung 7: long rows (optional)",
     "one-change": "08_clinic#The idea on paper",
+    "astray": "08_clinic#The idea on paper",
     "input-returned": "03_fused_activations#A second trap: right the second time",
     "result-reused": "03_fused_activations#A second trap: right the second time",
     "too-many-launches": "02_rmsnorm#Rung 5: fuse the addition",

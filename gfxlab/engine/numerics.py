@@ -53,6 +53,13 @@ def _convert_float(data, source, target, rounding_mode):
     return _bits_as(out, "u", target.primitive_bitwidth).reshape(data.shape)
 
 
+def as_float32(data: np.ndarray, dtype: tl.dtype) -> np.ndarray:
+    """The numbers of an interpreted block, which may hold their bits; wider ones stay as they are."""
+    if dtype.primitive_bitwidth >= 32:
+        return data
+    return _convert_float(data, dtype, tl.float32, None).view(np.float32)
+
+
 def _np_dtype(dtype: tl.dtype) -> np.dtype:
     """As Triton's function, which makes its table of all types anew for every value."""
     name = dtype.scalar.name

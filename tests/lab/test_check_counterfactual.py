@@ -38,9 +38,9 @@ def test_the_mistake_is_said_and_remembered(asked):
     assert sum(asked) - run <= 2 * counterfactual._MOST, "what a mistake does on a case is known by then"
 
 
-def test_numbers_of_no_mistake_stay_unexplained(asked):
+def test_numbers_of_no_mistake_are_followed_to_their_step(asked):
     odd = explained(OWN.replace("(x / squares)", "(x / squares + 0.37 * cols)"))
-    assert odd.code == "unknown" and "Your numbers" not in odd.sentence
+    assert odd.code == "astray" and "Your numbers" not in odd.sentence and "0.37 * cols" in odd.sentence
 
 
 def test_what_a_rule_is_sure_of_is_not_asked(asked):

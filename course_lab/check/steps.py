@@ -1,0 +1,478 @@
+"""Which step of a kernel leads away from a right answer?  Its values are followed beside the solution's.
+
+Every expression of both kernels hands over what it gives, program by program.  A value that the solution has nowhere,
+made of values that it has, is where the answer goes astray, if it reaches what is stored: another way to the same
+number comes back to the solution's values, a mistake does not.  No change is tried, so any mistake is found that the
+values show; which one it is, the learner sees in the line.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import torch
+
+from course_lab.authoring.operators.source import Code, Edit
+from course_lab.check import answer, client
+from course_lab.check.followed import NAME
+from course_lab.check.protocol import Job, LaunchSeen
+from course_lab.check.verdict import CaseRun, is_plain, right_outputs, total_bytes
+
+_LONGEST = 60  # characters of code in a sentence
+_PATIENCE = 2.0  # seconds, for a right answer
+_SECONDS = 0.5  # of processor time, for each of the two
+_MOST_LINES = 2
+_FEW = 24  # elements
+_EXACT, _ROUNDED = 2e-5, 2.0**-8  # how far two ways to one number lie apart, as a part of what was added up
+_MADE_UP = ("arange", "program_id", "num_programs", "cdiv", "zeros", "zeros_like")
+_WRITES = ("store", "atomic_add", "atomic_max", "atomic_min", "atomic_xchg", "atomic_cas")
+
+
+@dataclass
+class Step:
+    """An expression of a kernel.  kind: "name", "load", "made", "store" or "other".  inside: what it is made of.
+
+    leads: steps that its value goes to.  points: loads and stores whose address it is part of.  turns: it stands in a
+    loop.  stored: it is what a store writes.
+    """
+
+    line: int
+    text: str
+    kind: str
+    inside: list[int] = field(default_factory=list)
+    leads: set[int] = field(default_factory=set)
+    points: set[int] = field(default_factory=set)
+    turns: bool = False
+    stored: bool = False
+
+
+@dataclass(frozen=True)
+class Instrumented:
+    """Code whose kernels hand over their values: the code, and the step of each number that they hand over."""
+
+    code: str
+    steps: list[Step]
+
+
+def astray(job: Job, solution: str, runs: list[CaseRun]) -> str:
+    """The step that leads away, in a sentence; "" where there is none, or more than can be said.
+
+    job: the answer's, as for the check; its cases are replaced.  solution: code of a right answer.
+    """
+    wrong = sorted((run for run in runs if is_plain(run) and run.values_wrong), key=_how_telling)[:1]
+    if not wrong or job.driver:
+        return ""
+    job = replace(job, cases=(wrong[0].args,))
+    if (mine := instrument(job.code)) is None:
+        return ""
+    if (fitted := _with_tiles_of(wrong[0], job, solution)) is None:
+        return ""
+    theirs = instrument(fitted)
+    ours = client.followed(replace(job, code=theirs.code), _SECONDS, trusted=True)
+    seen = client.followed(replace(job, code=mine.code), _SECONDS)
+    if ours is None or seen is None or not len(ours[0]) or not len(seen[0]):
+        return ""
+    return _said(mine.steps, _roots(mine.steps, seen, _Known(theirs.steps, *ours)))
+
+
+def _how_telling(run: CaseRun) -> tuple[bool, int]:
+    """The smallest first, but those last in which different steps give the same number by luck."""
+    return all(expected.numel() < _FEW for expected in run.expected), total_bytes(run)
+
+
+def _with_tiles_of(run: CaseRun, job: Job, solution: str) -> str | None:
+    """The solution with the answer's lengths of tiles; None where these cannot be put in.
+
+    Blocks of other lengths hold other numbers, and could not be compared.
+    """
+    seen = client.run_cases(replace(job, code=solution), time_limit=_PATIENCE, trusted=True).seen
+    if not seen or seen[0].problem:
+        return None
+    names = answer.tile_names(answer.parse(solution))
+    theirs, mine = _tiles(seen[0].launches, names), _tiles(run.own_launches, names)
+    if theirs == mine:
+        return solution
+    if theirs.keys() != mine.keys():
+        return None
+    other = {theirs[name]: mine[name] for name in theirs if theirs[name] != mine[name]}
+    code = Code(solution)
+    numbers = [
+        node for host in code.hosts for node in ast.walk(host) if isinstance(node, ast.Constant) and node.value in other
+    ]
+    fitted = code.with_edits(tuple(Edit(node, str(other[node.value])) for node in numbers))
+    seen = client.run_cases(replace(job, code=fitted), time_limit=_PATIENCE, trusted=True).seen
+    right = bool(seen) and not seen[0].problem and right_outputs(seen[0].outputs, run)
+    return fitted if right and _tiles(seen[0].launches, names) == mine else None
+
+
+def _tiles(launches: Iterable[LaunchSeen], names: Collection[str]) -> dict[str, int]:
+    """What kernels got as lengths of their blocks, by name."""
+    found = [pair for launch in launches for pair in launch.constants if type(pair[1]) is int]
+    return {name: value for name, value in found if name in names}
+
+
+def _said(steps: list[Step], roots: dict[int, str]) -> str:
+    """roots: steps that lead away, and of each the name of what a loop left unfinished, or ""."""
+    lines = {steps[root].line: root for root in reversed(roots)}
+    if not 0 < len(lines) <= _MOST_LINES:
+        return ""
+    places = " and ".join(f"`{_short(steps[lines[line]].text)}` in line {line}" for line in sorted(lines))
+    root = lines[min(lines)]
+    if roots[root]:
+        return (
+            f"Followed step by step: `{roots[root]}` goes into {places} as it is on the way, and not at its end. "
+            f"Does the loop before reach every block, and keep what came before?"
+        )
+    first = f"Followed step by step, your numbers are a right answer's until {places}, and from there on they are not."
+    if all(steps[one].kind == "load" for one in lines.values()):
+        return f"{first} Others are loaded there than should be."
+    return f"{first} Is that wrong, or is something missing before it?"
+
+
+def too_few_programs(job: Job, solution: str, runs: list[CaseRun]) -> str:
+    """The axis of the grid along which there are fewer programs than these blocks need, in a sentence; or ""."""
+    wrong = sorted((run for run in runs if is_plain(run) and run.values_wrong), key=total_bytes)[:1]
+    if not wrong or job.driver or len(wrong[0].own_launches) != 1:
+        return ""
+    job = replace(job, cases=(wrong[0].args,))
+    if (fitted := _with_tiles_of(wrong[0], job, solution)) is None:
+        return ""
+    seen = client.run_cases(replace(job, code=fitted), time_limit=_PATIENCE, trusted=True).seen
+    (mine,), theirs = wrong[0].own_launches, seen[0].launches if seen else ()
+    if len(theirs) != 1 or (mine.name, mine.constants) != (theirs[0].name, theirs[0].constants):
+        return ""
+    few = [axis for axis, (got, wanted) in enumerate(zip(mine.grid, theirs[0].grid)) if got < wanted]
+    many = any(got > wanted for got, wanted in zip(mine.grid, theirs[0].grid))
+    if len(few) != 1:
+        return ""
+    more = ", and along another more than enough: which axis counts what?" if many else "."
+    count = "is 1 program" if mine.grid[few[0]] == 1 else f"are {mine.grid[few[0]]} programs"
+    return f"Along axis {few[0]} of the grid there {count}, too few for blocks of this length{more}"
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
+
+
+# ---- the values -----------------------------------------------------------------------------------------------------
+
+
+class _Known:
+    """The solution's values, by program: those outside loops, those of each turn of a loop, those that it stores."""
+
+    def __init__(self, steps: list[Step], made_by: torch.Tensor, figures: torch.Tensor) -> None:
+        self._values: list[tuple[tuple[int, ...], int | None, bool, np.ndarray]] = []
+        self._pools: dict[tuple, np.ndarray] = {}
+        self._memo: dict[tuple, bool] = {}
+        self.turns = 0
+        for step, program, turn, row in _in_turns(steps, made_by, figures):
+            self._values.append((program, turn, steps[step].stored, row))
+            self.turns = max(self.turns, turn or 0)
+        self.programs = {program for program, *_ in self._values}
+
+    def has(self, row: np.ndarray, program: _Program, turns: set[int | None] | None, *, stored: bool = False) -> bool:
+        """Whether a value is among those of a program and these turns, up to the roundings of its type.
+
+        program: None for any.  turns: None for all; in the set None stands for what is outside loops.
+        """
+        key = program, turns and tuple(turns), stored
+        if (*key, row.tobytes()) not in self._memo:
+            self._memo[*key, row.tobytes()] = _is_among(self._pool(*key), row)
+        return self._memo[*key, row.tobytes()]
+
+    def _pool(self, program: _Program, turns: tuple[int | None, ...] | None, stored: bool) -> np.ndarray:
+        key = program, turns, stored
+        if key not in self._pools:
+            rows = [
+                row
+                for one, turn, is_stored, row in self._values
+                if program in (None, one) and (turns is None or turn in turns) and is_stored >= stored
+            ]
+            self._pools[key] = np.unique(np.stack(rows), axis=0) if rows else np.zeros((0, 7))
+        return self._pools[key]
+
+
+_Program = tuple[int, ...] | None
+
+
+def _in_turns(steps: list[Step], made_by: torch.Tensor, figures: torch.Tensor) -> Iterator[tuple]:
+    """(step, program, turn or None, figures) of each value; a step in a loop has its n-th value of a program in turn n.
+
+    A step that gives several values at once is one that has so many turns.
+    """
+    count: Counter[tuple] = Counter()
+    for (step, *program), row in zip(made_by.tolist(), figures.numpy()):
+        turn = None
+        if steps[step].turns:
+            turn = count[step, *program]
+            count[step, *program] += 1
+        yield step, tuple(program), turn, row
+
+
+def _roots(steps: list[Step], seen: tuple[torch.Tensor, torch.Tensor], known: _Known) -> dict[int, str]:
+    """Steps whose value the solution has nowhere, made of values that it has, and that lead to what is stored.
+
+    Of each the name of what goes in and is a value of one of the solution's turns, but none behind its loop; or "".
+    Where nothing leads away, what is stored and should not be.
+    """
+    if len(seen[0]) and int(seen[0][:, 0].max()) >= len(steps):
+        return {}
+    values = list(_in_turns(steps, *seen))
+    same_grid = known.programs == {program for _, program, _, _ in values}
+    same_turns = known.turns == max((turn or 0 for _, _, turn, _ in values), default=0)
+    last: dict[int, tuple[bool, np.ndarray]] = {}  # of each step's last value: whether the solution has it
+    bad: set[int] = set()
+    found: dict[int, str] = {}
+    unstored: dict[int, str] = {}
+    for step, place, turn, row in values:
+        one, program = steps[step], place if same_grid else None
+        fine = known.has(row, program, {turn, None} if same_turns and turn is not None else None)
+        fine |= not row[1] and not row[5] and not same_grid  # a program with nothing to do
+        last[step] = fine, row
+        if fine:
+            if one.stored and row[-1] and not known.has(row, program, None, stored=True):
+                unstored[step] = ""
+            continue
+        bad.add(step)
+        parts = [part for part in one.inside if part in last and (last[part][1][-1] or _counts(steps[part], row))]
+        if one.kind in ("load", "other") and all(last[part][0] for part in parts) and step not in found:
+            names = [part for part in parts if steps[part].kind == "name" and not one.turns]
+            names = [part for part in names if not known.has(last[part][1], program, {None})]
+            found[step] = steps[names[0]].text if names else ""
+    never = set(range(len(steps))) - last.keys()  # addresses
+    offsets = {step for step in found if steps[step].kind != "load" and not last[step][1][-1]}
+    return {
+        root: name
+        for root, name in found.items()
+        if _reaches_a_store(steps, bad | never, root, by_address=root not in offsets)
+    } or unstored
+
+
+def _counts(part: Step, row: np.ndarray) -> bool:
+    """Whether an integer that goes into a value must be right for it: offsets can be put together in many ways."""
+    return part.kind == "load" or not row[-1]
+
+
+def _is_among(pool: np.ndarray, figures: np.ndarray) -> bool:
+    total, size, squares, most, least, odd, bits = figures
+    near = _EXACT if bits >= 32 else _ROUNDED if bits > 1 else 0.0
+    largest = max(abs(most), abs(least))
+    limits = near * np.array([size, size, squares, largest, largest]) + 1e-30
+    alike = (np.abs(pool[:, :5] - figures[:5]) <= limits).all(axis=1) & (pool[:, 5] == odd)
+    kinds = np.minimum(pool[:, 6], 2.0)  # numbers, conditions, integers
+    return bool((alike & (kinds == min(bits, 2.0))).any())
+
+
+def _reaches_a_store(steps: list[Step], bad: set[int], root: int, *, by_address: bool) -> bool:
+    """by_address: also as a part of an address, which says where to load or store."""
+    left, reached = [root], {root}
+    while left:
+        step = left.pop()
+        if steps[step].kind == "store":
+            return True
+        for other in (steps[step].leads | (steps[step].points if by_address else set())) - reached:
+            if other in bad or steps[other].kind == "store":
+                reached.add(other)
+                left.append(other)
+    return False
+
+
+# ---- the code -------------------------------------------------------------------------------------------------------
+
+
+def instrument(code: str) -> Instrumented | None:
+    """The code with every expression of its kernels handing over its value; None where Python cannot parse it."""
+    tree = answer.parse(code)
+    if isinstance(tree, answer.SyntaxProblem):
+        return None
+    kernels = {node.name: node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.decorator_list}
+    steps: list[Step] = []
+    returned: dict[str, list[int]] = defaultdict(list)
+    passed: dict[tuple[str, str], list[int]] = defaultdict(list)
+    read: dict[tuple[str, str], list[int]] = defaultdict(list)
+    called: dict[str, list[int]] = defaultdict(list)
+    for kernel in kernels.values():
+        wrapper = _Wrapper(kernel, kernels, code, steps)
+        kernel.body = [wrapper.visit(statement) for statement in kernel.body]
+        returned[kernel.name] += wrapper.returned
+        for (function, name), ends in wrapper.passed.items():
+            passed[function, name] += ends
+        for name, places in wrapper.read.items():
+            read[kernel.name, name] += places
+        for name, places in wrapper.called.items():
+            called[name] += places
+    for place, ends in passed.items():
+        for end in ends:
+            steps[end].leads |= set(read[place])
+    for name, ends in returned.items():
+        for end in ends:
+            steps[end].leads |= set(called[name])
+    return Instrumented(ast.unparse(ast.fix_missing_locations(tree)) + "\n", steps)
+
+
+class _Wrapper(ast.NodeTransformer):
+    """Puts a call around every expression of one kernel, and notes which goes into which."""
+
+    def __init__(self, kernel: ast.FunctionDef, kernels: dict[str, ast.FunctionDef], code: str, steps: list[Step]):
+        self.steps, self.code, self.kernels = steps, code, kernels
+        self.returned: list[int] = []
+        self.passed: dict[tuple[str, str], list[int]] = defaultdict(list)
+        self.read: dict[str, list[int]] = defaultdict(list)
+        self.called: dict[str, list[int]] = defaultdict(list)
+        self._set: dict[str, list[int]] = defaultdict(list)
+        self._pointing: dict[int, list[int]] = {}  # of each call, what its first argument is made of
+        self._loops = 0
+        stored = (
+            node.id for node in ast.walk(kernel) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+        )
+        self._own = {*stored, *(argument.arg for argument in kernel.args.args)}
+
+    # ---- statements
+
+    def visit_Assign(self, node: ast.Assign) -> ast.AST:
+        node.value, ends = self._wrapped(node.value)
+        for target in node.targets:
+            self._assigned(target, ends)
+        return node
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
+        return node  # a constant of the compiler
+
+    def visit_AugAssign(self, node: ast.AugAssign) -> ast.AST:
+        if not isinstance(node.target, ast.Name):
+            return node
+        before = ast.copy_location(ast.Name(node.target.id, ast.Load()), node.target)
+        total = ast.copy_location(ast.BinOp(before, node.op, node.value), node)
+        total.source = ast.get_source_segment(self.code, node) or ""
+        value, ends = self._wrapped(total)
+        self._assigned(node.target, ends)
+        return ast.copy_location(ast.Assign([node.target], value), node)
+
+    def visit_Expr(self, node: ast.Expr) -> ast.AST:
+        if isinstance(node.value, ast.Call):
+            node.value, _ = self._wrapped(node.value)
+        return node
+
+    def visit_Return(self, node: ast.Return) -> ast.AST:
+        if node.value is not None:
+            node.value, ends = self._wrapped(node.value)
+            self.returned += ends
+        return node
+
+    def visit_If(self, node: ast.If) -> ast.AST:
+        """Conditions and the bounds of loops stay as they are."""
+        node.body = [self.visit(statement) for statement in node.body]
+        node.orelse = [self.visit(statement) for statement in node.orelse]
+        return node
+
+    def visit_For(self, node: ast.For | ast.While) -> ast.AST:
+        self._loops += 1
+        self.visit_If(node)
+        self._loops -= 1
+        return node
+
+    visit_While = visit_For
+
+    def _assigned(self, target: ast.expr, ends: list[int]) -> None:
+        for node in ast.walk(target):
+            if isinstance(node, ast.Name):
+                self._set[node.id] += ends
+                for end in ends:
+                    self.steps[end].leads |= set(self.read[node.id])
+
+    # ---- expressions
+
+    def _wrapped(self, node: ast.expr) -> tuple[ast.expr, list[int]]:
+        """The expression, and the steps at its top."""
+        if isinstance(node, (ast.Lambda, ast.IfExp, ast.ListComp, ast.GeneratorExp, ast.Constant, ast.JoinedStr)):
+            return node, []
+        if isinstance(node, ast.Name):
+            return self._name(node)
+        if isinstance(node, ast.Subscript):
+            node.value, ends = self._wrapped(node.value)
+            return node, ends
+        text = getattr(node, "source", None) or ast.get_source_segment(self.code, node) or ""
+        inside = self._children(node)
+        if not isinstance(node, (ast.BinOp, ast.UnaryOp, ast.Call, ast.Compare)) and not self._turned(node):
+            return node, inside
+        kind = self._kind(node)
+        step = self._new(node.lineno, text, kind, inside)
+        if kind in ("load", "store"):
+            for part in self._pointing.pop(id(node), ()):
+                self.steps[part].leads.discard(step)
+                self.steps[part].points.add(step)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in self.kernels:
+            self.called[node.func.id].append(step)
+        return self._call(step, node), [step]
+
+    def _name(self, node: ast.Name) -> tuple[ast.expr, list[int]]:
+        if node.id not in self._own or not isinstance(node.ctx, ast.Load):
+            return node, []
+        step = self._new(node.lineno, node.id, "name", [])
+        self.read[node.id].append(step)
+        for end in self._set[node.id]:
+            self.steps[end].leads.add(step)
+        return self._call(step, node), [step]
+
+    def _children(self, node: ast.expr) -> list[int]:
+        inside: list[int] = []
+        if isinstance(node, ast.Call):
+            if isinstance(node.func, ast.Attribute) and not self._is_module(node.func.value):
+                node.func.value, ends = self._wrapped(node.func.value)
+                inside += ends
+            for i, argument in enumerate(node.args):
+                node.args[i], ends = self._wrapped(argument)
+                inside += ends
+                self._pass(node, i, ends)
+                if i == 0:
+                    self._pointing[id(node)] = ends
+                if i == 1 and self._kind(node) == "store":
+                    for end in ends:
+                        self.steps[end].stored = True
+            for keyword in node.keywords:
+                keyword.value, ends = self._wrapped(keyword.value)
+                inside += ends
+            return inside
+        for name, value in ast.iter_fields(node):
+            if isinstance(value, ast.expr):
+                new, ends = self._wrapped(value)
+                setattr(node, name, new)
+                inside += ends
+            elif isinstance(value, list):
+                for i, one in enumerate(value):
+                    if isinstance(one, ast.expr):
+                        value[i], ends = self._wrapped(one)
+                        inside += ends
+        return inside
+
+    def _pass(self, call: ast.Call, position: int, ends: list[int]) -> None:
+        name = call.func.id if isinstance(call.func, ast.Name) else ""
+        if name in self.kernels and position < len(self.kernels[name].args.args):
+            self.passed[name, self.kernels[name].args.args[position].arg] += ends
+
+    def _is_module(self, node: ast.expr) -> bool:
+        while isinstance(node, ast.Attribute):
+            node = node.value
+        return isinstance(node, ast.Name) and node.id not in self._own
+
+    def _turned(self, node: ast.expr) -> bool:
+        return isinstance(node, ast.Attribute) and node.attr == "T"
+
+    def _kind(self, node: ast.expr) -> str:
+        name = getattr(node.func, "attr", getattr(node.func, "id", "")) if isinstance(node, ast.Call) else ""
+        return {"load": "load"}.get(name, "store" if name in _WRITES else "made" if name in _MADE_UP else "other")
+
+    def _new(self, line: int, text: str, kind: str, inside: list[int]) -> int:
+        step = len(self.steps)
+        self.steps.append(Step(line, " ".join(text.split()), kind, inside, turns=self._loops > 0))
+        for part in inside:
+            self.steps[part].leads.add(step)
+        return step
+
+    def _call(self, step: int, node: ast.expr) -> ast.Call:
+        called = ast.Call(ast.Name(NAME, ast.Load()), [ast.Constant(step), node], [])
+        return ast.copy_location(called, node)

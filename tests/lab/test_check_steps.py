@@ -1,0 +1,87 @@
+"""A wrong answer is followed step by step beside the solution: where does it lead away?"""
+
+from dataclasses import replace
+
+import pytest
+from small_exercises import COPY, COPY_SOLUTION, DOUBLE, DOUBLE_SOLUTION, ROW_SUM, ROW_SUM_SOLUTION
+
+from course_lab.check import grading, steps
+from course_lab.check.answer import parse
+
+OTHERWISE = """\
+@triton.jit
+def total_of(values):
+    return tl.sum(values, axis=0)
+
+
+@triton.jit
+def my_kernel(x_ptr, y_ptr, stride_xm, stride_ym, N, BLOCK: tl.constexpr):
+    row = tl.program_id(0)
+    cols = tl.arange(0, BLOCK)
+    inside = cols < N
+    x = tl.load(x_ptr + row * stride_xm + cols, mask=inside, other=0.0).to(tl.float32)
+    half = x * 0.5
+    squares = total_of(half * half) * 4.0
+    tl.store(y_ptr + row * stride_ym + cols, (x / squares).to(y_ptr.dtype.element_ty), mask=inside)
+
+
+def normalise(x):
+    M, N = x.shape
+    y = torch.empty((M, N), dtype=x.dtype, device=x.device)
+    my_kernel[(M,)](x, y, x.stride(0), y.stride(0), N, BLOCK=triton.next_power_of_2(N))
+    return y
+"""
+
+
+def followed(exercise, code, solution) -> str:
+    """What is said of an answer that no search was asked about."""
+    runs = grading.make_runs(exercise)
+    assert grading._run_on_interpreter(exercise, code, runs, lambda stage: None) is None
+    return steps.astray(grading.make_job(exercise, code, runs), solution, runs)
+
+
+@pytest.mark.parametrize(
+    "old, new, place",
+    [
+        ("x / squares", "x / squares * 1.5", "`x / squares * 1.5` in line 14"),
+        ("total_of(half * half) * 4.0", "total_of(half * half) * 4.0 + 0.1", "total_of(half * half) * 4.0 + 0.1"),
+        ("total_of(half * half) * 4.0", "total_of(half) * 4.0", "`x * 0.5` in line 12"),
+        ("row * stride_xm + cols, mask=inside", "row * stride_xm + cols // 2, mask=inside", "Others are loaded there"),
+        ("inside = cols < N", "inside = cols < N - 1", "`N - 1` in line 10"),
+    ],
+)
+def test_the_step_that_leads_away_is_named_and_another_way_to_the_same_number_is_not(old, new, place):
+    wrong = OTHERWISE.replace(old, new)
+    assert wrong != OTHERWISE
+    said = followed(ROW_SUM, wrong, ROW_SUM_SOLUTION)
+    assert place in said and " and at" not in said, said
+
+
+def test_what_a_loop_left_unfinished_is_named():
+    solution = OTHERWISE.replace(
+        "squares = total_of(half * half) * 4.0",
+        "squares = 0.0\n    for i in range(4):\n        squares += tl.sum(half * half, axis=0)",
+    )
+    said = followed(ROW_SUM, solution.replace("range(4)", "range(3)"), solution)
+    assert "`squares` goes into `x / squares` in line 16 as it is on the way" in said, said
+
+
+def test_blocks_of_other_lengths_are_compared_with_blocks_of_their_length():
+    wrong = DOUBLE_SOLUTION.replace("x.numel(), 128)", "x.numel(), 64)").replace("BLOCK=128", "BLOCK=64")
+    assert "`x * 3` in line 6" in followed(DOUBLE, wrong.replace("x * 2", "x * 3"), DOUBLE_SOLUTION)
+
+
+def test_what_is_right_leads_nowhere():
+    steps_of = steps.instrument(OTHERWISE)
+    assert parse(steps_of.code) and len(steps_of.steps) > 20
+    case = replace(ROW_SUM, cases=ROW_SUM.cases[1:2])
+    assert followed(case, OTHERWISE, ROW_SUM_SOLUTION) == "", "nothing is wrong"
+
+
+def test_an_axis_with_too_few_programs_is_named():
+    wrong = COPY_SOLUTION.replace("triton.cdiv(N, 16))", "1)")
+    assert wrong != COPY_SOLUTION
+    runs = grading.make_runs(COPY)
+    grading._run_on_interpreter(COPY, wrong, runs, lambda stage: None)
+    said = steps.too_few_programs(grading.make_job(COPY, wrong, runs), COPY_SOLUTION, runs)
+    assert said.startswith("Along axis 1 of the grid there is 1 program, too few"), said
