@@ -74,7 +74,6 @@ CONVERT: dict[str, Op] = {
     "v_cvt_pk_i16_f32": Op(_pair_of(np.int16), "f32", "u32"),
     "v_cvt_pk_u16_f32": Op(_pair_of(U16), "f32", "u32"),
     "v_cvt_pk_u8_f32": Op(_byte_into, ("f32", "u32", "u32"), "u32"),
-    "v_cvt_pkaccum_u8_f32": Op(_byte_into, ("f32", "u32", "u32"), "u32", accumulates=True),
     "v_cvt_norm_i16_f16": Op(lambda a: _normalised(a, np.int16), "f16", "i16"),
     "v_cvt_norm_u16_f16": Op(lambda a: _normalised(a, U16), "f16", "u16"),
     "v_cvt_i32_i16": Op(lambda a: a.astype(I32), "i16", "i32"),

@@ -40,7 +40,8 @@ REASONS = {
     r"v_trig_preop_": "the guides print a mask of the wrong bits of 2 / pi",
     r"v_cvt_pk_[iu]16_[iu]32": "the guides convert without saying that they saturate",
     r"v_cvt_norm|v_cvt_pk_?norm": "the guides do not define the conversion",
-    r"v_dot2": "the order in which a sum is rounded is not documented",
+    r"v_dot2|v_dot4_f32": "the order in which a sum is rounded is not documented",
+    r"v_lerp_u8": "the guides' averages are bytes, of which a shift to their place would leave nothing",
     r"v_(sin|cos)_": "the guides round the angle before the function; hardware does not say how",
     r"(ds|global|buffer)_(atomic_)?(min|max)(_num)?(_rtn)?_f": "of a NaN in memory the guides keep the NaN; LLVM takes "
     "these instructions where a number must win",

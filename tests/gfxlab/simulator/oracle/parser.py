@@ -239,7 +239,8 @@ class _Parser:
             self.eat()
             size = self.expression()
             one = ("constant", Bits(1, 32, "i", True))
-            return ("slice", node, ("binary", "-", ("binary", "+", first, size), one), first)
+            last = ("binary", "-", size, one)  # first of all: the sum with the size itself may be wider than its terms
+            return ("slice", node, ("binary", "+", first, last), first)
         return ("index", node, first)
 
 
