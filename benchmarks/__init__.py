@@ -23,5 +23,6 @@ FAMILIES = (
     "topk",
     "conv2d",
     "call",
+    "tried",
     "language_model",
 )

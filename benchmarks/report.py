@@ -57,7 +57,7 @@ def misses(line: bench.Line) -> list[str]:
         if reached is not None and reached < 1 - NOISE:
             best = min(line.rivals.values(), key=lambda figure: figure.seconds)
             found.append(f"{best.name} is {1 / reached:.2f} times as fast")
-        if ours.bytes >= LARGE and COPY in line.by_name:
+        if COPY in line.by_name and ours.bytes >= LARGE:
             need(f"copy bandwidth (of which a copy of this size reaches {_reach(line)})", ours.of_copy, 0.95)
     return found
 

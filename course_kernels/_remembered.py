@@ -22,6 +22,7 @@ from typing import Any
 import torch
 import triton
 from torch import Tensor
+from torch._C._functorch import peek_interpreter_stack
 from torch.autograd import forward_ad
 from torch.autograd.graph import increment_version
 from torch.nn import Parameter
@@ -128,8 +129,12 @@ def _is_known_again(arguments: tuple, place: int) -> bool:
 
 
 def _depends_on_arguments() -> bool:
-    """And on nothing else: no other sizes, no derivatives forward; and it is no part of a call that is watched."""
-    return not launch.overridden() and forward_ad._current_level < 0 and launch.watcher() is None
+    """And on nothing else: no other sizes, no derivatives forward; and it is no part of a call that is watched.
+
+    Nor of a function that `torch.func` transforms, whose tensors may have an address that is none.
+    """
+    plain = forward_ad._current_level < 0 and peek_interpreter_stack() is None
+    return plain and not launch.overridden() and launch.watcher() is None
 
 
 def _layout(arguments: tuple, names: dict, written: Sequence[Tensor | None]) -> tuple | None:

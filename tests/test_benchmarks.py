@@ -7,11 +7,13 @@ import importlib
 
 import pytest
 import torch
+from triton.runtime.jit import JITFunction
 
-from benchmarks import FAMILIES, __main__, contest, dropout, flashinfer, report, search
+from benchmarks import FAMILIES, __main__, contest, dropout, flashinfer, report, search, tried
 from benchmarks.contest import COPY, OURS, Case, Contest
 from benchmarks.machine_code import contests, page
 from benchmarks.machine_code import figures as contests_figures
+from course_kernels import launch
 from course_lab import bench
 from course_lab.bench.standings import ALLOCATIONS, BARE
 from gfxlab.engine import dual_mode
@@ -92,6 +94,24 @@ def test_flashinfers_contenders_have_places_for_what_ours_are_given():
     table, sequences, place, page, first, last = flashinfer.places_of(slots, 4, torch.zeros(3, 8))
     assert (page * 4 + place).tolist() == slots.tolist() and last.tolist() == [2, 1, 4]
     assert sequences.tolist() == [0, 1, 2] and first.tolist() == [0, 1, 2, 3] and table.dtype == torch.float32
+
+
+def test_every_change_that_was_tried_launches_in_another_way(monkeypatch):
+    """Beside one another stand two ways, not twice the same; nothing runs, and no page of memory is touched."""
+    seen, ways = [], {}
+    monkeypatch.setattr(
+        tried, "draw", lambda device, *shape, dtype=torch.bfloat16, **_: torch.empty(shape, dtype=dtype)
+    )
+    monkeypatch.setattr(JITFunction, "run", lambda kernel, *args, grid, warmup, **meta: seen.append((grid, meta)))
+    with launch.as_on(launch.Gpu("sm_90", 132)):
+        for change in tried.changes():
+            call = change.call("cpu")
+            for name, sizes in ((tried.BEFORE, change.before), (OURS, {})):
+                seen.clear()
+                with launch.sizes_as(**sizes):
+                    call()
+                ways[change.size, name] = list(seen)
+            assert ways[change.size, tried.BEFORE] != ways[change.size, OURS] != [], change.size
 
 
 def test_gradients_are_those_of_every_input_but_the_last():

@@ -304,3 +304,14 @@ def test_a_plan_is_not_taken_where_memory_is_shared():
         ck.act_and_mul(x, "silu", out=buffer[:3, 8:48])
     with pytest.raises(ValueError, match="out is written, and x shares memory with it"):
         ck.act_and_mul(buffer[:3], "silu", out=buffer[:3, 8:48])
+
+
+@pytest.mark.parametrize("transform", (torch.func.functionalize, torch.vmap), ids=lambda function: function.__name__)
+def test_no_plan_is_taken_inside_a_transformation_of_functions(transform):
+    """PyTorch 2.11 gives the tensors of `functionalize` an address, which is none of a GPU's."""
+    x, weight = floats(4, 4, 8), floats(8)
+    for part in (x, x[0]):
+        for _ in range(PLANNED + 1):
+            ck.rms_norm(part, weight)
+    with pytest.raises(RuntimeError, match="rms_norm_kernel cannot be launched inside torch.vmap or another"):
+        transform(lambda part: ck.rms_norm(part, weight))(x)
