@@ -106,12 +106,22 @@ def hash_of(*choices: str) -> str:
     for part in (
         ROOT / "pyproject.toml",
         ROOT / "gfxlab" / "pyproject.toml",
+        *compiled_part(),
         Path(__file__),
         Path(__file__).with_name("torch_build.py"),
     ):
         digest.update(part.read_bytes())
     digest.update(repr((choices, str(ROOT))).encode())
     return digest.hexdigest()
+
+
+def compiled_part() -> list[Path]:
+    """What the extension of the simulator is built of."""
+    folder = ROOT / "gfxlab" / "simulator" / "compiled"
+    return [
+        ROOT / "gfxlab" / "setup.py",
+        *sorted(path for path in folder.iterdir() if path.suffix in (".c", ".h", ".inc")),
+    ]
 
 
 def works(venv: Path) -> bool:

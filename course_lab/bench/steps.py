@@ -18,23 +18,24 @@ import course_kernels as kernels
 from course_lab.bench.survey import CASES, FOR_SPEED, Inputs
 from gfxlab.simulator.context import using
 from gfxlab.simulator.core.executor import Executor
-from gfxlab.simulator.core.program import Decoded, is_control
-from gfxlab.simulator.instructions import Step, Target, build, nothing
+from gfxlab.simulator.core.program import Decoded
+from gfxlab.simulator.instructions import Step
 from gfxlab.tables import Table
 
 _RUNS = 5
 _ROWS = 20
+_TOGETHER = "several together"
 
 
 @dataclass
 class Spent:
-    """What executions of one instruction on so many waves took: how many, and the shortest, in seconds."""
+    """What executions of one step on so many waves took: how many, and the shortest, in seconds."""
 
     count: int = 0
     least: float = float("inf")
 
 
-Found = dict[tuple[Decoded, int], Spent]
+Found = dict[tuple[tuple[Decoded, ...], int], Spent]
 
 
 def measure(case: str, runs: int = _RUNS, arch: str = "gfx942") -> Found:
@@ -52,22 +53,19 @@ def _timing(found: Found) -> Callable[..., Executor]:
 
         def __init__(self, program, *args, **kwargs):
             super().__init__(program, *args, **kwargs)
-            target = Target(program.arch)
-            blocks = (program.instructions[block.start : block.stop] for block in program.blocks)
-            does = ([i for i in block if not is_control(i) and build(i, target) is not nothing] for block in blocks)
             self.code = tuple(
-                replace(code, steps=tuple(_timed(*one, found) for one in zip(inside, code.steps, strict=True)))
-                for code, inside in zip(self.code, does, strict=True)
+                replace(code, steps=tuple(_timed(*one, found) for one in zip(code.instructions, code.steps)))
+                for code in self.code
             )
 
     return Timing
 
 
-def _timed(instruction: Decoded, step: Step, found: Found) -> Step:
+def _timed(instructions: tuple[Decoded, ...], step: Step, found: Found) -> Step:
     def run(w):
         start = time.thread_time()
         step(w)
-        spent = found[instruction, w.size]
+        spent = found[instructions, w.size]
         spent.least = min(spent.least, time.thread_time() - start)
         spent.count += 1
 
@@ -75,10 +73,13 @@ def _timed(instruction: Decoded, step: Step, found: Found) -> Step:
 
 
 def table(found: Found, runs: int = _RUNS) -> str:
-    """Markdown: for each mnemonic its executions in one run, waves of each, processor time of one and of all."""
+    """Markdown: for each mnemonic its executions in one run, waves of each, processor time of one and of all.
+
+    What the compiled part does in one go is one row.
+    """
     sums: dict[str, list[float]] = defaultdict(lambda: [0, 0, 0.0])
-    for (instruction, waves), spent in found.items():
-        for name in (instruction.mnemonic, "all"):
+    for (instructions, waves), spent in found.items():
+        for name in (instructions[0].mnemonic if len(instructions) == 1 else _TOGETHER, "all"):
             one = sums[name]
             one[0] += spent.count
             one[1] += spent.count * waves

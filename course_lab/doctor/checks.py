@@ -184,6 +184,18 @@ def engine(machine: Machine) -> Finding | None:
     return ok("A kernel", f"vector_add is right, {where}; its machine code for MI300X is there too")
 
 
+def simulator(machine: Machine) -> Finding | None:
+    """Whether the part of it that is written in C is there; it only saves time."""
+    probe = machine.probes.get("simulator")
+    if probe is None or probe.error or not imports(machine):
+        return None
+    if not probe.value:
+        return ok("Simulator", "its compiled part is there")
+    text = f"its compiled part is {probe.value}: the same results, but slower"
+    fix = make(machine, "setup") if machine.made_by_make else f"{pip(machine)} install -e gfxlab"
+    return note("Simulator", text, f"{fix}   (with a C compiler)")
+
+
 def backend(machine: Machine) -> Finding | None:
     if machine.environment.get("COURSE_KERNELS_BACKEND") != "torch":
         return None
@@ -231,7 +243,7 @@ def answers(machine: Machine) -> Finding:
 
 CHECKS: tuple[Callable[[Machine], Finding | None], ...] = (
     *(python, platform, torch, triton, one_triton, numpy, packages),
-    *(kfd, gpu, backend, engine, weights, answers, notebooks, disk),
+    *(kfd, gpu, backend, engine, simulator, weights, answers, notebooks, disk),
 )
 
 

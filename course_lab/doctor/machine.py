@@ -42,7 +42,7 @@ class Machine:
     environment: Mapping[str, str]
     packages: Mapping[str, str]  # every installed distribution: normalised name -> version
     requirements: tuple[str, ...]  # of both distributions, extras included, as their metadata list them
-    probes: Mapping[str, Probe]  # torch, triton, gpu, kernel, weights
+    probes: Mapping[str, Probe]  # torch, triton, gpu, kernel, simulator, weights
     kfd: bool  # /dev/kfd exists: an AMD GPU with its kernel driver
     kfd_allowed: bool  # ... and this user may open it
     kfd_group: str  # the group that may

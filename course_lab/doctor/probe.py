@@ -54,6 +54,13 @@ def kernel() -> dict[str, Any]:
     return {"device": engines.device()}
 
 
+def simulator() -> str:
+    """Why the simulator has no compiled part; empty where it has one."""
+    from gfxlab.simulator.compiled.extension import MISSING
+
+    return MISSING
+
+
 def weights() -> str | None:
     """Where the model's weights are; None when they are not installed."""
     from course_lab.model import weights_path
@@ -64,7 +71,7 @@ def weights() -> str | None:
 
 def main() -> None:
     warnings.simplefilter("ignore")
-    for part in (torch, triton, gpu, kernel, weights):
+    for part in (torch, triton, gpu, kernel, simulator, weights):
         try:
             found = {"value": part()}
         except Exception as error:  # a broken installation raises anything

@@ -22,6 +22,8 @@ from functools import lru_cache
 import numpy as np
 
 from gfxlab.programs import format_program
+from gfxlab.simulator.compiled import extension
+from gfxlab.simulator.compiled.runs import join
 from gfxlab.simulator.core import constants, exits, faults
 from gfxlab.simulator.core.program import (
     Decoded,
@@ -58,11 +60,13 @@ _BYPASSES = ("sc1", "glc", "dlc")
 class Code:
     """A block made executable: its steps, then how it ends. Between the steps some registers may lag behind.
 
-    condition: of a jump that is not always taken. target: the block that a jump goes to. polls: it reads memory in a
-    way that sees what other workgroups write. named: the last instruction so far with a line of the source.
+    instructions: those that each step does. condition: of a jump that is not always taken. target: the block that a
+    jump goes to. polls: it reads memory in a way that sees what other workgroups write. named: the last instruction so
+    far with a line of the source.
     """
 
     steps: tuple[Step, ...]
+    instructions: tuple[tuple[Decoded, ...], ...]
     last: Decoded
     condition: Callable | None
     target: int | None
@@ -71,26 +75,34 @@ class Code:
     named: Decoded
 
 
-@lru_cache(maxsize=128)
 def assemble(program: Program) -> tuple[Code, ...]:
     """Make every block of a program executable; remembered by the program."""
+    return _assembled(program, extension.used())
+
+
+@lru_cache(maxsize=128)
+def _assembled(program: Program, compiled: bool) -> tuple[Code, ...]:
     target = Target(program.arch)
-    return tuple(_block(program, block.start, block.stop, target) for block in program.blocks)
+    return tuple(_block(program, block.start, block.stop, target, compiled) for block in program.blocks)
 
 
-def _block(program: Program, start: int, stop: int, target: Target) -> Code:
+def _block(program: Program, start: int, stop: int, target: Target, compiled: bool) -> Code:
     inside = program.instructions[start:stop]
     last = inside[-1]
     jumps = is_jump(last)
     built = [(i, step) for i in inside if not is_control(i) and (step := build(i, target)) is not nothing]
-    steps = share(*zip(*built)) if built else ()
+    joined = join(built, target, program.registers) if compiled else (((i,), step) for i, step in built)
+    instructions, steps = tuple(zip(*joined)) or ((), ())
+    steps = share(instructions, steps)
     try:
         condition = jump_condition(last.mnemonic, target) if jumps else None
     except LookupError:
         raise faults.UnknownInstruction(last) from None
     polls = any(_polls(instruction) for instruction in inside)
     named = next((i for i in reversed(program.instructions[:stop]) if i.source), last)
-    return Code(steps, last, condition, program.target(last) if jumps else None, len(inside), polls, named)
+    return Code(
+        steps, instructions, last, condition, program.target(last) if jumps else None, len(inside), polls, named
+    )
 
 
 def _polls(instruction: Decoded) -> bool:

@@ -15,6 +15,7 @@ from functools import cached_property
 import numpy as np
 import torch
 
+from gfxlab.simulator.compiled import extension
 from gfxlab.simulator.core.numbers import I64, U8, U16, U32, U64
 from gfxlab.simulator.core.state import POISON
 from gfxlab.strides import Strided
@@ -427,7 +428,7 @@ class LocalData(Pieces):
         if pattern is None and self._kept < _KEPT:
             first = by_group[0].copy()
             pattern = self._patterns[key] = Pattern(first, (first + offset).astype(I64))
-        if pattern is None or not (by_group == pattern.register).all():
+        if pattern is None or not _repeats(register, pattern.register):
             return (register + offset).astype(I64)
         given = self._given.get((pattern, groups))
         if given is None:
@@ -454,6 +455,23 @@ class LocalData(Pieces):
         """The waves of these workgroups have met: what they wrote before is there for all."""
         for watcher in w.watchers:
             watcher.barrier(groups)
+
+    def load(self, w, address: np.ndarray, width: int, register: int, signed: bool) -> None:
+        """What `read` gives, by the extension into the registers from `register` on, in the lanes that are on."""
+        place = self.size, self._pitch, w.window.start, w.waves_per_group
+        extension.EXTENSION.load(self.content, address, w.V, register, width, signed, *place, w.mask, None)
+
+    def store(self, w, address: np.ndarray, width: int, register: int) -> None:
+        """What `write` does with these registers, by the extension."""
+        place = self.size, self._pitch, w.window.start, w.waves_per_group
+        extension.EXTENSION.store(self.content, address, w.V, register, width, *place, w.mask)
+
+
+def _repeats(register: np.ndarray, pattern: np.ndarray) -> bool:
+    """Whether [wave, lane] holds what these waves of a workgroup do, over and over."""
+    if extension.used():
+        return extension.EXTENSION.repeats(register, pattern)
+    return bool((register.reshape(-1, *pattern.shape) == pattern).all())
 
 
 class Scratch(Pieces):

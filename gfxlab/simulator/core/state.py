@@ -15,6 +15,16 @@ from gfxlab.simulator.core.operands import ALL_DENORMALS, EXEC, FP16_OVFL, MODE,
 POISON = np.uint32(0x7FBADBAD)  # a NaN as a float, far out as an index: what registers hold before they are written
 
 
+_PAGE = 4096  # bytes: addresses that far apart share a place in a processor's first cache
+_APART = 1024
+
+
+def _waves_apart(waves: int, lanes: int) -> int:
+    """Waves of room between two registers, without which a wave's registers may all want one place of a cache."""
+    each = 4 * lanes
+    return ((_APART - waves * each) % _PAGE) // each
+
+
 class Watcher:
     """Is told of what the waves do before it happens; these methods do nothing.
 
@@ -73,7 +83,8 @@ class Waves:
         self.memory, self.lds, self.scratch = memory, lds, scratch
         self.profile, self.watchers = profile, watchers
         self.clock = 0  # instructions issued: what time there is
-        self._v = np.full((registers, waves, lanes), POISON, np.uint32)
+        room = waves + _waves_apart(waves, lanes)
+        self._v = np.full((registers, room, lanes), POISON, np.uint32)[:, :waves]
         self._s = np.full((waves, SCALARS), POISON, np.uint32)
         self._scc = np.zeros(waves, bool)
         self._exec = np.ones((waves, lanes), bool)

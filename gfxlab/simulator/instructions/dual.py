@@ -26,6 +26,11 @@ _NEWER = {"add_nc_u32": "add_u32", "max_num_f32": "max_f32", "min_num_f32": "min
 
 
 def _half(instruction: Decoded, target: Target):
+    return phases(operation(instruction)[1], instruction, target)
+
+
+def operation(instruction: Decoded) -> tuple[str, Op]:
+    """The plain name and the table's entry of one half."""
     name = instruction.mnemonic.removeprefix("v_dual_")
     name = f"v_{_NEWER.get(name, name)}"
     if name not in TABLE:
@@ -33,4 +38,4 @@ def _half(instruction: Decoded, target: Target):
     op = TABLE[name]
     if name == "v_cndmask_b32" and len(instruction.operands) == 3:
         op = Op(op.compute, op.reads, op.writes, reads_vcc=True)
-    return phases(op, instruction, target)
+    return name, op

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from gfxlab.simulator.compiled import extension
 from gfxlab.simulator.core import faults, values
 from gfxlab.simulator.core.numbers import I32, I64, U8, U16, U32
 from gfxlab.simulator.core.operands import M0, NULL, Operand
@@ -42,6 +43,7 @@ _WIDTHS = {
     "b16": (2, "unsigned"),
     "b8": (1, "unsigned"),
 }
+WHOLE_REGISTERS = ("", "unsigned", "signed")  # fillings that leave nothing of what the register held
 _HALVES = re.compile(r"(?:d16_)?(hi_)?(\w+?)(?:_d16(_hi)?)?$")
 
 
@@ -76,7 +78,9 @@ def build(name: str, instruction: Decoded, target: Target) -> Step:
         data = instruction.operands[0 if direction == "load" else 1]
         address = flat_address(instruction, 1 if direction == "load" else 0)
     if direction == "load":
-        return _load(instruction, address, width, register_writer(data, width, filling, target))
+        step = _load(instruction, address, width, register_writer(data, width, filling, target))
+        whole = filling in WHOLE_REGISTERS and data.half is None and not instruction.reaches_beyond
+        return _compiled_load(step, instruction, address, width, data, filling) if whole and extension.used() else step
     return _store(instruction, address, width, register_reader(data, width, filling))
 
 
@@ -111,11 +115,28 @@ def buffer_address(instruction: Decoded) -> Address:
     read_size = values.reader(size, "u32")
     read_base = values.reader(Operand("", "s", base_low.index, 2), "i64")
 
+    if extension.used() and scalar.text != "off" and (lane_offset is None or where.is_vector):
+        return _compiled_buffer_address(where if lane_offset else None, resource, scalar, int(constant))
+
     def address(w: Waves):
         offset = w.full(lane_offset(w) + U32(constant)) if lane_offset else np.full((w.size, w.lanes), constant)
         inside = offset < read_size(w)
         base = (read_base(w) & I64((1 << 48) - 1)) + np.asarray(soffset(w)).astype(I64)
         return base + offset.astype(I64, copy=False), None if inside.all() else inside
+
+    return address
+
+
+def _compiled_buffer_address(where: Operand | None, resource: Operand, scalar: Operand, constant: int) -> Address:
+    """The same by the extension."""
+    register = where.index if where else -1
+    fixed = scalar.is_constant or scalar.index == NULL
+    added = -1 if fixed else scalar.index, int(scalar.value) & 0xFFFFFFFF if scalar.is_constant else 0
+
+    def address(w: Waves):
+        out, inside = np.empty((w.size, w.lanes), I64), np.empty((w.size, w.lanes), bool)
+        every = extension.EXTENSION.buffer_address(out, inside, w.V, register, w.S, resource.index, constant, *added)
+        return out, None if every else inside
 
     return address
 
@@ -313,6 +334,27 @@ def _load(instruction: Decoded, address: Address, width: int, write_registers) -
         where, inside = address(w)
         words = read(w, instruction, where, _active(w, inside), width)
         write_registers(w, words if inside is None else _zero_beyond(inside, words))
+
+    return run
+
+
+def _compiled_load(step: Step, instruction: Decoded, address: Address, width: int, data: Operand, filling: str) -> Step:
+    """The same by the extension, where all lanes go to one tensor; elsewhere `step`."""
+    signed = filling == "signed"
+
+    def run(w: Waves) -> None:
+        where, inside = address(w)
+        active = _active(w, inside)
+        low, high = extension.EXTENSION.bounds(where, active)
+        region = w.memory.whole(low, high + width) if low <= high else None
+        if region is None:
+            return step(w)
+        where -= region.base
+        for watcher in w.watchers:
+            watcher.load(w, instruction, region, where, active, width)
+        content = region.bytes.u8
+        place = content.size, 0, 0, 1
+        extension.EXTENSION.load(content, where, w.V, data.index, width, signed, *place, w.mask, inside)
 
     return run
 

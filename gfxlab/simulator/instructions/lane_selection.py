@@ -27,12 +27,18 @@ _PARTS = {  # SDWA: shift and mask
 
 def source(operand: Operand, kind: str, place: int, instruction: Decoded, target: Target) -> values.Reader:
     """Reader of the source number `place`, with what the instruction's modifiers say about it."""
+    select, high = part_of_source(kind, place, instruction)
+    lanes = _from_lanes(instruction, target) if place == 0 and is_dpp(instruction) else None
+    read = values.reader(operand, kind, high=high, select=select, lanes=lanes)
+    return _of_dot(read, kind, place, instruction) if instruction.mnemonic.startswith("v_dot2") else read
+
+
+def part_of_source(kind: str, place: int, instruction: Decoded) -> tuple[tuple[int, int] | None, bool]:
+    """Of the source number `place`: shift and mask of the part that is read (SDWA), whether it is the high half."""
     modifiers = instruction.modifiers
     select = _PARTS.get(modifiers.get(f"src{place}_sel")) if kind != "mask" else None
     high = bool(modifiers.get("op_sel", (0,) * 4)[place]) if place < 3 and "op_sel" in modifiers else False
-    lanes = _from_lanes(instruction, target) if place == 0 and _is_dpp(instruction) else None
-    read = values.reader(operand, kind, high=high, select=select, lanes=lanes)
-    return _of_dot(read, kind, place, instruction) if instruction.mnemonic.startswith("v_dot2") else read
+    return select, high
 
 
 def _of_dot(read: values.Reader, kind: str, place: int, instruction: Decoded) -> values.Reader:
@@ -51,13 +57,24 @@ def _of_dot(read: values.Reader, kind: str, place: int, instruction: Decoded) ->
 
 def destination(operand: Operand, kind: str, sources: int, instruction: Decoded, target: Target) -> values.Writer:
     """Writer of a result; `sources` is how many operands the op_sel modifier names before it."""
-    modifiers = instruction.modifiers
-    part, keep = _PARTS.get(modifiers.get("dst_sel")), modifiers.get("dst_unused") == "UNUSED_PRESERVE"
-    if part and kind != "mask":
+    part, keep = part_of_result(kind, instruction)
+    if part:
         return _into_part(operand, kind, part, keep)
-    op_sel = modifiers.get("op_sel", ())
-    high = len(op_sel) == 4 and bool(op_sel[3]) or len(op_sel) == sources + 1 and bool(op_sel[-1])
-    return values.writer(operand, kind, high=high, clear=target.cdna and not op_sel)
+    op_sel = instruction.modifiers.get("op_sel", ())
+    return values.writer(operand, kind, high=goes_high(sources, instruction), clear=target.cdna and not op_sel)
+
+
+def part_of_result(kind: str, instruction: Decoded) -> tuple[tuple[int, int] | None, bool]:
+    """Shift and mask of the part of the register that a result is put into (SDWA), and whether the rest stays."""
+    modifiers = instruction.modifiers
+    part = _PARTS.get(modifiers.get("dst_sel")) if kind != "mask" else None
+    return part, modifiers.get("dst_unused") == "UNUSED_PRESERVE"
+
+
+def goes_high(sources: int, instruction: Decoded) -> bool:
+    """Whether op_sel puts a result of 16 bits into the high half; it names so many sources before."""
+    op_sel = instruction.modifiers.get("op_sel", ())
+    return len(op_sel) == 4 and bool(op_sel[3]) or len(op_sel) == sources + 1 and bool(op_sel[-1])
 
 
 def _into_part(operand: Operand, kind: str, part: tuple[int, int], keep: bool) -> values.Writer:
@@ -82,7 +99,7 @@ _CONTROLS = re.compile(
 )
 
 
-def _is_dpp(instruction: Decoded) -> bool:
+def is_dpp(instruction: Decoded) -> bool:
     """Its first source comes from other lanes. Comparisons do not say so in their name."""
     return _control(instruction) is not None
 
@@ -95,8 +112,13 @@ def _lanes(target: Target) -> np.ndarray:
     return np.arange(target.lanes)
 
 
+def lanes_read(instruction: Decoded, target: Target) -> tuple[np.ndarray, np.ndarray]:
+    """Under DPP, for each lane the lane it reads from, and whether there is one (else that number means nothing)."""
+    lane, exists = _sources(instruction, target)
+    return np.clip(lane, 0, target.lanes - 1), exists
+
+
 def _sources(instruction: Decoded, target: Target) -> tuple[np.ndarray, np.ndarray]:
-    """For each lane the lane it reads from, and whether there is one."""
     lane = _lanes(target)
     row, place = lane & ~15, lane & 15
     everywhere = np.ones(target.lanes, bool)
@@ -144,9 +166,8 @@ def _reached(w, all_are_read: bool, lane: np.ndarray, exists: np.ndarray) -> np.
 
 
 def _from_lanes(instruction: Decoded, target: Target) -> values.Lanes:
-    lane, exists = _sources(instruction, target)
+    lane, exists = lanes_read(instruction, target)
     all_are_read = "fi" in instruction.modifiers
-    lane = np.clip(lane, 0, target.lanes - 1)
 
     def permuted(w, read):
         value = w.full(read(w))
@@ -161,19 +182,13 @@ def only_reached_lanes(write: values.Writer, instruction: Decoded, target: Targe
 
     dpp8 has no such modifiers: all lanes are written, with 0 where the source is switched off.
     """
-    if not _is_dpp(instruction) or "dpp8" in instruction.modifiers:
+    if writes_all_lanes(instruction, target):
         return write
-    modifiers, lane = instruction.modifiers, _lanes(target)
-    all_are_read = "fi" in modifiers
-    rows, banks = modifiers.get("row_mask", 15), modifiers.get("bank_mask", 15)
-    named = ((rows >> (lane >> 4)) & 1 & (banks >> ((lane & 15) >> 2)) & 1).astype(bool)
-    source_lane, exists = _sources(instruction, target)
-    source_lane = np.clip(source_lane, 0, target.lanes - 1)
-    if "bound_ctrl" in modifiers and named.all():
-        return write
+    named, (source_lane, exists) = lanes_named(instruction, target), lanes_read(instruction, target)
+    bound, all_are_read = "bound_ctrl" in instruction.modifiers, "fi" in instruction.modifiers
 
     def run(w, value):
-        written = named if "bound_ctrl" in modifiers else named & _reached(w, all_are_read, source_lane, exists)
+        written = named if bound else named & _reached(w, all_are_read, source_lane, exists)
         saved = w.mask
         active = w.full(written)
         w.mask = active if saved is None else saved & active
@@ -181,3 +196,17 @@ def only_reached_lanes(write: values.Writer, instruction: Decoded, target: Targe
         w.mask = saved
 
     return run
+
+
+def lanes_named(instruction: Decoded, target: Target) -> np.ndarray:
+    """Under DPP, the lanes of the rows and banks that are written: bool [lane]."""
+    modifiers, lane = instruction.modifiers, _lanes(target)
+    rows, banks = modifiers.get("row_mask", 15), modifiers.get("bank_mask", 15)
+    return ((rows >> (lane >> 4)) & 1 & (banks >> ((lane & 15) >> 2)) & 1).astype(bool)
+
+
+def writes_all_lanes(instruction: Decoded, target: Target) -> bool:
+    """Whether a result goes to every lane that is on, as it does without DPP."""
+    if not is_dpp(instruction) or "dpp8" in instruction.modifiers:
+        return True
+    return "bound_ctrl" in instruction.modifiers and bool(lanes_named(instruction, target).all())

@@ -9,12 +9,13 @@ import re
 
 import numpy as np
 
+from gfxlab.simulator.compiled import extension
 from gfxlab.simulator.core import values
 from gfxlab.simulator.core.numbers import I64, U8, U32
 from gfxlab.simulator.core.operands import Operand
 from gfxlab.simulator.core.program import Decoded
 from gfxlab.simulator.instructions.common import NotInTable, Step, Target
-from gfxlab.simulator.instructions.global_memory import register_reader, register_writer, width_of
+from gfxlab.simulator.instructions.global_memory import WHOLE_REGISTERS, register_reader, register_writer, width_of
 
 _NAME = re.compile(r"ds_(read|write|load|store)(2st64|2|_2addr_stride64|_2addr)?_(\w+)")
 
@@ -78,7 +79,16 @@ def _read(instruction: Decoded, offsets: list[int], width: int, filling: str, ta
         for write, value in zip(writers, found):
             write(w, value)
 
-    return run
+    def compiled(w):
+        places = [address(w) for address in addresses]
+        for place in places:
+            for watcher in w.watchers:
+                watcher.local_load(w, instruction, place, w.mask, width)
+        for number, place in enumerate(places):
+            w.lds.load(w, place, width, result.index + number * words, filling == "signed")
+
+    whole = filling in WHOLE_REGISTERS and result.half is None and where.is_vector
+    return compiled if whole and extension.used() else run
 
 
 def _write(instruction: Decoded, offsets: list[int], width: int, filling: str) -> Step:
@@ -90,7 +100,16 @@ def _write(instruction: Decoded, offsets: list[int], width: int, filling: str) -
         for address, read in zip(addresses, readers):
             store(w, instruction, address(w), read(w), width)
 
-    return run
+    def compiled(w):
+        for address, read, one in zip(addresses, readers, data):
+            place = address(w)
+            words = read(w)
+            for watcher in w.watchers:
+                watcher.local_store(w, instruction, place, w.mask, width, words)
+            w.lds.store(w, place, width, one.index)
+
+    whole = filling != "high" and all(one.is_vector and not one.half for one in data) and where.is_vector
+    return compiled if whole and extension.used() else run
 
 
 def _transposing_read(suffix: str, instruction: Decoded, target: Target) -> Step:

@@ -34,7 +34,7 @@ from gfxlab.simulator.core.numbers import (
 from gfxlab.simulator.core.operands import Operand
 from gfxlab.simulator.core.program import Decoded
 from gfxlab.simulator.instructions.common import NotInTable, Step, Target
-from gfxlab.simulator.instructions.multiplication import NO_SIGNS, Multiplication, Signs, Tile
+from gfxlab.simulator.instructions.multiplication import NO_SIGNS, Multiplication, Shape, Signs, Tile
 
 _MFMA = re.compile(r"v_mfma_(scale_)?(f32|i32|f64)_(\d+)x(\d+)x(\d+)(?:_\d+b)?_?(\w+?)(_1k)?$")
 _WMMA = re.compile(r"v_wmma_(f32|i32|f16|bf16)_16x16x(16|32)_(\w+)$")
@@ -228,7 +228,9 @@ def _mfma(
     forms = [(kind, m, k, types == "f8f6f4", place if of_its_own else None) for kind, place in zip(kinds, alone)]
     tiles = map(Tile, (a, b), forms, readers)
     kind = I32 if result_kind == "i32" else F32
-    return Multiplication(*tiles, c, result, m * n // 64, kind, _MFMA_VIEWS[m], flushes=_flushes(kinds, target))
+    shape = None if of_its_own or types == "f8f6f4" else Shape("mfma", m, k, kinds)
+    flushes = _flushes(kinds, target)
+    return Multiplication(*tiles, c, result, m * n // 64, kind, _MFMA_VIEWS[m], flushes=flushes, shape=shape)
 
 
 def _flushes(kinds: tuple[str, str], target: Target) -> bool:
@@ -423,7 +425,8 @@ def _wmma(result_kind: str, k: int, types: str, instruction: Decoded, target: Ta
     kind = I32 if result_kind == "i32" else F32
     tiles = map(Tile, (a, b), zip(kinds, sizes, flips), readers)
     view = _gfx11_view if twice else _gfx12_view
-    return Multiplication(*tiles, c, result, 8, kind, view, "clamp" in modifiers, signs)
+    shape = None if any(flips) else Shape("gfx11" if twice else "gfx12", 16, k, kinds)
+    return Multiplication(*tiles, c, result, 8, kind, view, "clamp" in modifiers, signs, shape=shape)
 
 
 def _signs(kinds: tuple[str, str], instruction: Decoded) -> tuple[tuple[int, int], Signs]:

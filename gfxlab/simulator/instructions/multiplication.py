@@ -7,7 +7,7 @@ the registers. Every product is still rounded by itself.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -43,12 +43,22 @@ class Signs:
 NO_SIGNS = Signs()
 
 
+@dataclass(frozen=True)
+class Shape:
+    """A product of whole tiles m x k and k x m. layout: "mfma", "gfx11" or "gfx12", which of them lies where."""
+
+    layout: str
+    m: int
+    k: int
+    kinds: tuple[str, str]
+
+
 @dataclass(eq=False)
 class Multiplication:
     """The step D = A B + C of one product a wave, D and C in so many registers, of float32 or int32.
 
     view: [register, wave, lane] in the order of [wave, row, column], axes may be split. flushes: denormals of C and D
-    count as 0. before: whose D is this one's
+    count as 0. shape: what is multiplied, where no modifier changes A or B. before: whose D is this one's
     C. stays: D is the C of another, and nothing else wants it.
     """
 
@@ -62,6 +72,7 @@ class Multiplication:
     clamp: bool = False
     signs: Signs = NO_SIGNS
     flushes: bool = False
+    shape: Shape | None = None
     before: Multiplication | None = None
     stays: bool = False
 
@@ -108,8 +119,8 @@ class Multiplication:
         np.copyto(target, total.reshape(target.shape), where=live)
 
 
-def share(instructions: Iterable[Decoded], steps: Iterable[Step]) -> tuple[Step, ...]:
-    """The steps of a block, which are executed from the first to the last."""
+def share(instructions: Iterable[Sequence[Decoded]], steps: Iterable[Step]) -> tuple[Step, ...]:
+    """The steps of a block, which are executed from the first to the last; of each the instructions that it does."""
     common = _Common()
     return tuple(common.add(*one) for one in zip(instructions, steps, strict=True))
 
@@ -121,10 +132,11 @@ class _Common:
         self._tiles: dict[tuple[int, int, Hashable], _Once] = {}
         self._sums: dict[int, Multiplication] = {}  # by the first register
 
-    def add(self, instruction: Decoded, step: Step) -> Step:
+    def add(self, instructions: Sequence[Decoded], step: Step) -> Step:
         """The step that stands for this one; earlier ones may still change."""
         if not isinstance(step, Multiplication):
-            self._forget(all_operands(instruction))
+            for instruction in instructions:
+                self._forget(all_operands(instruction))
             return step
         step = replace(step, a=self._once(step.a), b=self._once(step.b), before=self._sum_for(step))
         if step.before:

@@ -26,12 +26,18 @@ def build(name: str, instruction: Decoded, target: Target) -> Step:
         return _move(instruction)
     if re.match(r"v_(fma|mad)_mix", name):
         return _mixed(name, instruction)
-    if found := _PACKED.match(name):
-        return _packed(found[1], found[2], instruction)
-    raise NotInTable(name)
+    return _packed(*parts_of(name), instruction)
 
 
-def _selections(instruction: Decoded, sources: int) -> list[tuple[list[int], list[int]]]:
+def parts_of(name: str) -> tuple[str, str]:
+    """The operation of a packed instruction and its type: `v_pk_add_f16` adds `f16`."""
+    found = _PACKED.match(name)
+    if not found:
+        raise NotInTable(name)
+    return found[1], found[2]
+
+
+def selections(instruction: Decoded, sources: int) -> list[tuple[list[int], list[int]]]:
     """For the low and the high result: which half of each source, and whether it is negated."""
     modifiers = instruction.modifiers
     nothing, high = [0] * sources, [1] * sources
@@ -52,20 +58,20 @@ def _packed(operation: str, kind: str, instruction: Decoded) -> Step:
         sources = [*sources, result]
     halves = [
         computation(op, [_part(*of, kind) for of in zip(sources, *selection)], instruction)
-        for selection in _selections(instruction, len(sources))
+        for selection in selections(instruction, len(sources))
     ]
     return _two_registers(*halves, result) if kind == "f32" else _two_halves(*halves, result)
 
 
 def _part(source: Operand, half: int, negate: int, kind: str) -> values.Reader:
     if kind == "f32":
-        read = values.reader(_register(source, half), kind)
+        read = values.reader(register(source, half), kind)
     else:
         read = values.packed_reader(source, kind, half)
     return (lambda w: -read(w)) if negate else read
 
 
-def _register(source: Operand, half: int) -> Operand:
+def register(source: Operand, half: int) -> Operand:
     """The first or the second register of a pair; a constant is both."""
     if source.is_constant:
         return source
@@ -97,7 +103,7 @@ def _move(instruction: Decoded) -> Step:
     result, first, second = instruction.operands
     low, high = instruction.modifiers.get("op_sel", (0, 0))[:2]
     instruction.modifiers.get("op_sel_hi")  # LLVM prints one; nothing depends on it
-    readers = (values.reader(_register(first, low), "u32"), values.reader(_register(second, high), "u32"))
+    readers = (values.reader(register(first, low), "u32"), values.reader(register(second, high), "u32"))
     i = result.index
 
     def run(w):

@@ -9,6 +9,8 @@ from types import SimpleNamespace
 import numpy as np
 
 from gfxlab.code import isa
+from gfxlab.simulator.compiled import extension
+from gfxlab.simulator.compiled.runs import join
 from gfxlab.simulator.core import program
 from gfxlab.simulator.core.memory import GlobalMemory, LocalData, Scratch
 from gfxlab.simulator.core.operands import EXEC, VCC
@@ -17,6 +19,7 @@ from gfxlab.simulator.instructions import Step, Target, build
 from gfxlab.simulator.instructions.multiplication import share
 
 ACCUMULATORS = 256  # vector register number of a0
+REGISTERS = 512
 RESULT = 10  # lanewise and wavewise: the result is register 10 (and 11), the sources are 2 (and 3), 4, 6, ...
 
 
@@ -26,11 +29,12 @@ def decoded(text: str) -> tuple[program.Decoded, ...]:
     return program.decoded(isa.parse("\n".join([".Lfunc_begin0:", *lines, ".Lfunc_end0:"])), ACCUMULATORS)
 
 
-def steps(text: str, arch: str, as_block: bool = False) -> list[Step]:
+def steps(text: str, arch: str, as_block: bool = False, registers: int = REGISTERS) -> list[Step]:
     """The executable form of a few lines of assembly. as_block: with what they have in common done once."""
-    read = decoded(text)
-    made = [build(one, Target(arch)) for one in read]
-    return list(share(read, made)) if as_block else made
+    target = Target(arch)
+    made = [(one, build(one, target)) for one in decoded(text)]
+    joined = list(join(made, target, registers)) if extension.used() else [((one,), step) for one, step in made]
+    return list(share(*zip(*joined))) if as_block else [step for _, step in joined]
 
 
 def signature(op) -> list[str]:
@@ -63,7 +67,7 @@ def execute(
     number. lanes_on, vcc: bool [wave, lane] or [lane]. scc: bool [wave]. lds: the bytes that every workgroup (of one
     wave) begins with.
     """
-    w = Waves(waves, Target(arch).lanes, 512, 1)
+    w = Waves(waves, Target(arch).lanes, REGISTERS, 1)
     for number, value in (V or {}).items():
         w.V[number] = _bits(value)
     for number, value in (S or {}).items():

@@ -1,0 +1,43 @@
+"""Steps that execute several instructions at once, by the extension."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+
+from gfxlab.simulator.compiled.extension import EXTENSION
+from gfxlab.simulator.compiled.micro import Micro
+from gfxlab.simulator.compiled.translate import Translator
+from gfxlab.simulator.core.program import Decoded
+from gfxlab.simulator.instructions.common import Step, Target
+
+Built = tuple[tuple[Decoded, ...], Step]  # instructions, and the step that does them
+
+
+class Run:
+    """A straight line of plain instructions. steps: the same one by one, for a MODE that is not the usual one."""
+
+    def __init__(self, micros: list[Micro], tables: bytes, registers: int, steps: tuple[Step, ...]):
+        self._steps = steps
+        self._run = EXTENSION.make(b"".join(one.packed() for one in micros), tables, registers)
+        self._execute = EXTENSION.run
+
+    def __call__(self, w) -> None:
+        if w.unusual or w.saturates:
+            for step in self._steps:
+                step(w)
+        else:
+            self._execute(self._run, w.V, w.S, w.SCC, w.mask, w.live)
+
+
+def join(built: Iterable[tuple[Decoded, Step]], target: Target, registers: int) -> Iterator[Built]:
+    """Put neighbours that have micro-operations together. registers: vector registers of a wave."""
+    translator = Translator(target)
+    translated = [(instruction, step, translator.micros(instruction, step)) for instruction, step in built]
+    for plain, group in groupby(translated, key=lambda one: one[2] is not None):
+        if not plain:
+            yield from (((instruction,), step) for instruction, step, _ in group)
+            continue
+        instructions, steps, micros = zip(*group)
+        run = Run(sum(micros, []), translator.tables, registers, steps)
+        yield instructions, run
