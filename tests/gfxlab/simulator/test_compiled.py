@@ -142,7 +142,7 @@ def vector_texts(name: str) -> Iterator[str]:
     if any(kind in NARROW for kind in kinds):
         yield f"{name} {', '.join([*results, *sources])} op_sel:[{','.join(['1'] * len(sources))},1]"
     elif len(sources) < 3 and not set(kinds) & {"mask", *WIDE} and results[0][0] == "v":
-        parts = "dst_sel:BYTE_2 dst_unused:UNUSED_PRESERVE src0_sel:WORD_1 src1_sel:BYTE_3"
+        parts = f"dst_sel:BYTE_2 dst_unused:UNUSED_PRESERVE src0_sel:WORD_1{' src1_sel:BYTE_3' * (len(sources) > 1)}"
         extended = [f"sext({source})" if kind == "i32" else source for source, kind in zip(sources, kinds)]
         yield f"{name} {', '.join([*results, *extended])} {parts}"
 
