@@ -173,7 +173,7 @@ def constant_bits(source: Source) -> int:
     number, kind = source.constant, source.kind
     width = 64 if kind in WIDE else 16 if kind in NARROW else 32
     if isinstance(number, float):
-        return encode(number, width)
+        return encode(number, 32) >> 16 if kind == "bf16" else encode(number, width)
     if source.literal and kind == "f64":
         return number << 32
     if source.literal and kind == "i64" and number >> 31:
@@ -218,7 +218,7 @@ class Result:
     def __call__(self, found: int) -> bool:
         if self.kind not in WIDE:
             found &= 0xFFFFFFFF
-        pair_of_halves = "_f16_f32" in self.trial.name and self.kind in ("u32", "2f16")
+        pair_of_halves = re.search("_b?f16_f32", self.trial.name) and self.kind in ("u32", "2f16")
         if found == self.whole or pair_of_halves and self._same_halves(found):
             return True
         shift, size = PARTS[self.trial.part[0]] if self.trial.part else (16 * self.trial.high, self.width)
@@ -228,8 +228,9 @@ class Result:
         return self._placed(number) == found and self._near(number)
 
     def _same_halves(self, found: int) -> bool:
+        infinity = 0x7F80 if "bf16" in self.trial.name else 0x7C00
         halves = [(found >> s & 0xFFFF, self.whole >> s & 0xFFFF) for s in (0, 16)]
-        return all(a == b or min(a & 0x7FFF, b & 0x7FFF) > 0x7C00 for a, b in halves)
+        return all(a == b or min(a & 0x7FFF, b & 0x7FFF) > infinity for a, b in halves)
 
     def _near(self, number: int) -> bool:
         sign = 1 << (self.width - 1)
