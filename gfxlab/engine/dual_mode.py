@@ -62,7 +62,8 @@ def enable() -> None:
         )
     hooks.install()
     JITFunction.run, JITFunction.__call__ = _run, _device_call
-    Autotuner._bench = _bench
+    if Autotuner._bench is _stock_bench:  # else somebody measures the tuners' calls now, and goes on
+        Autotuner._bench = _bench
     _enabled = True
 
 
@@ -70,7 +71,8 @@ def disable() -> None:
     """Give launches back to Triton."""
     global _enabled
     JITFunction.run, JITFunction.__call__ = _stock_run, _stock_call
-    Autotuner._bench = _stock_bench
+    if Autotuner._bench is _bench:
+        Autotuner._bench = _stock_bench
     _enabled = False
 
 
@@ -90,7 +92,7 @@ def cpu_launches_by(launcher: Callable[[Launch], Any]) -> Iterator[None]:
     global _cpu_launcher
     if _ENV_INTERPRET:
         raise RuntimeError("a process started with TRITON_INTERPRET=1 interprets every launch; start it without")
-    before, was_enabled, bench = _cpu_launcher, _enabled, Autotuner._bench
+    before, was_enabled = _cpu_launcher, _enabled
     enable()
     _cpu_launcher = launcher
     try:
@@ -99,20 +101,18 @@ def cpu_launches_by(launcher: Callable[[Launch], Any]) -> Iterator[None]:
         _cpu_launcher = before
         if not was_enabled:
             disable()
-        Autotuner._bench = bench  # of whoever measures around this block
 
 
 @contextlib.contextmanager
 def launches_by_triton() -> Iterator[None]:
     """Inside the block, Triton launches by itself on whatever its active driver is, CPU tensors or not."""
-    was_enabled, bench = _enabled, Autotuner._bench
+    was_enabled = _enabled
     disable()
     try:
         yield
     finally:
         if was_enabled:
             enable()
-        Autotuner._bench = bench  # of whoever measures around this block
 
 
 @contextlib.contextmanager

@@ -84,7 +84,8 @@ KINDS: dict[str, Kind] = {  # worst first: this is the order of the page
     "uncoalesced": Kind(
         COST,
         "Uncoalesced access",
-        "Let neighbouring lanes have neighbouring elements: the last axis of the block along the rows.",
+        "Let neighbouring lanes have neighbouring elements: the last axis of the block along the rows. Where places "
+        "are read from memory, only their order can help.",
         "01 Vector add, the trap",
     ),
     "narrow": Kind(

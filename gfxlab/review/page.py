@@ -42,12 +42,20 @@ def _where(review: Review, finding: Finding) -> str:
     return f"{finding.kernel}, {'' if file == review.file else f'{file}, '}line {finding.line}"
 
 
+def _evidence(finding: Finding) -> str:
+    """Without the line of the kernel, which stands above it."""
+    said = finding.evidence
+    if finding.source:
+        said = said.replace(f" (line {finding.line}: {finding.source})", "")
+    return said[:1].upper() + said[1:]
+
+
 def _lines(review: Review, finding: Finding) -> Iterator[str]:
     about = finding.about
     yield f"  {_MARKS[finding.level]} {about.title} ({_where(review, finding)})"
     if finding.source:
         yield f"       {finding.source}"
-    yield f"     {finding.evidence}"
+    yield f"     {_evidence(finding)}"
     if about.cure and finding.level != "note":
         lesson = f" Lesson {about.lesson} teaches it." if about.lesson else ""
         yield f"     Cure: {about.cure}{lesson}"
@@ -77,7 +85,7 @@ def _card(review: Review, finding: Finding) -> str:
     body = f'<p class="q">{escape(_where(review, finding))}</p>'
     if finding.source:
         body += f"<p><code>{escape(finding.source)}</code></p>"
-    body += f"<p>{escape(finding.evidence)}</p>"
+    body += f"<p>{escape(_evidence(finding))}</p>"
     if about.cure and finding.level != "note":
         lesson = f" Lesson {about.lesson} teaches it." if about.lesson else ""
         mark = f'<span style="color:{colour}" aria-hidden="true">&#9679;</span>'

@@ -106,7 +106,7 @@ def review(
         if not page.kernels:
             raise
         if error.__cause__ is not None:  # else it went on after a launch that failed
-            page.findings.append(Finding("failed", page.kernels[-1].name, str(error)))
+            page.findings.append(Finding("failed", page.file, str(error)))
     page.kernels = [
         Kernel(k.name, k.grid, k.report, k.instructions, look.launches.get(k.name, 1)) for k in page.kernels
     ]

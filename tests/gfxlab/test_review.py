@@ -213,6 +213,14 @@ def test_the_load_that_leaks_is_named_at_the_size_at_which_it_does_and_the_page_
     assert status == 1 and "line 12: AssertionError: not what was wanted" in found[1]["evidence"]
 
 
+def test_every_tuner_of_a_file_chooses_before_its_kernel_is_looked_at(gfxlab, tmp_path):
+    """The interpreter, which is asked about the first kernel, takes no tuner's measure away from the second."""
+    tuned = TUNED.replace("tl.load(x_ptr + offs)", "tl.load(x_ptr + offs, mask=offs < n)")
+    (tmp_path / "two.py").write_text(HEAD + FINE + tuned)
+    status, output, _ = gfxlab("review", str(tmp_path / "two.py"))
+    assert status == 0 and "tuned_kernel, grid 2: " in output  # of BLOCK=256, and no launch besides it
+
+
 def test_what_a_tuner_stumbles_over_is_a_finding(gfxlab, tmp_path):
     _, found, _ = _reviewed(gfxlab, tmp_path / "k.py", TUNED)
     assert [(one["kind"], one["kernel"], one["line"]) for one in found] == [("out-of-bounds", "tuned_kernel", 8)]
