@@ -27,6 +27,7 @@ _prune_at = 1024
 def lend(result: torch.Tensor) -> torch.Tensor:
     """A tensor on the device with the bytes, dtype and strides of a CPU tensor whose storage nobody else uses."""
     dense(result)
+    result = result.resolve_conj().resolve_neg()  # bits of the tensor, which its bytes know nothing of
     storage = result.untyped_storage()
     whole = _handed_over(torch.empty(0, dtype=torch.uint8, device="cpu").set_(storage))
     if storage.nbytes():
@@ -49,10 +50,17 @@ def alias(source: torch.Tensor, result: torch.Tensor) -> torch.Tensor:
 
 def host(tensor: torch.Tensor) -> torch.Tensor:
     """A CPU tensor over the same bytes as a tensor on the device."""
-    found = host_storage(tensor.untyped_storage())
-    return torch.empty(0, dtype=tensor.dtype, device="cpu").set_(
-        found, tensor.storage_offset(), tensor.size(), tensor.stride()
+    return _over(host_storage(tensor.untyped_storage()), tensor)
+
+
+def _over(storage: torch.UntypedStorage, like: torch.Tensor) -> torch.Tensor:
+    """A CPU tensor over this storage, as `like` lies in its own: conjugated or negated where that is."""
+    made = torch.empty(0, dtype=like.dtype, device="cpu").set_(
+        storage, like.storage_offset(), like.size(), like.stride()
     )
+    if like.is_conj():
+        made = torch._conj(made)
+    return torch._neg_view(made) if like.is_neg() else made
 
 
 def host_storage(storage: torch.UntypedStorage) -> torch.UntypedStorage:
@@ -90,9 +98,7 @@ def fixed_host(tensor: torch.Tensor) -> torch.Tensor:
     """As `host`, but PyTorch refuses to make the storage larger: the device's tensor would not follow."""
     storage = tensor.untyped_storage()
     bytes_ = torch._C._construct_storage_from_data_pointer(storage.data_ptr(), torch.device("cpu"), storage.nbytes())
-    return torch.empty(0, dtype=tensor.dtype, device="cpu").set_(
-        bytes_, tensor.storage_offset(), tensor.size(), tensor.stride()
-    )
+    return _over(bytes_, tensor)
 
 
 def storage_at(address: int) -> torch.UntypedStorage | None:

@@ -107,6 +107,26 @@ def test_a_generator_s_state_is_a_seed_and_an_offset():
             torch.cuda.set_rng_state(torch.random.get_rng_state())
 
 
+def _complex_work(x, y):
+    """Conjugates are bits of a tensor, which an operation obeys or resolves; so are signs of imaginary parts."""
+    product = x.conj() * y
+    product.abs().sum().backward()
+    left, _, right = torch.linalg.svd(x.detach().mH @ y.detach())
+    written = torch.zeros_like(x)
+    written.conj().copy_(x.detach())
+    whole = [product, x.grad, y.grad, x.mH @ y, torch.vdot(x[0], y[0]), written, x.conj()[1:].clone()]
+    parts = [x.conj().imag, x.conj().imag.exp(), torch.view_as_real(x.conj().resolve_conj()), left.abs(), right.abs()]
+    return [value.detach().cpu().resolve_conj().resolve_neg() for value in (*whole, *parts)]
+
+
+def test_a_conjugate_is_one_on_the_device_too(gpu):
+    x, y = torch.randn(2, 3, 4, dtype=torch.complex128, generator=torch.manual_seed(0))
+    here = _complex_work(x.clone().requires_grad_(), y.clone().requires_grad_())
+    there = _complex_work(x.cuda().requires_grad_(), y.cuda().requires_grad_())
+    for ours, expected in zip(there, here, strict=True):
+        torch.testing.assert_close(ours, expected)
+
+
 def test_a_generator_may_be_given_by_its_place(gpu):
     """torch.poisson's is no keyword in PyTorch's schema."""
     generator = torch.Generator("cuda")
