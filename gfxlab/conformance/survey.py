@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from gfxlab.conformance.outcomes import forget_unfinished, read, shard_of
+from gfxlab.conformance.reasons import classified
 from gfxlab.tables import Table
 
 ARCHS = ("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201")
@@ -40,6 +41,8 @@ OUTCOMES = {
     "failed": "failed otherwise",
     "missing": "missing here",
     "refused": "refused by the compiler",
+    "outside": "reason outside the simulator",
+    "late": "longer than the limit of a test",
     "skipped": "skipped by upstream",
 }
 _INTERRUPTED = 2  # pytest's exit status
@@ -57,13 +60,14 @@ class Report:
 
     def counts(self, arch: str) -> dict[str, int]:
         """How many tests ended in each of `OUTCOMES`."""
-        found = Counter(line["outcome"] for line in self.outcomes[arch])
+        found = Counter(classified(line)[0] for line in self.outcomes[arch])
         return {name: found[name] for name in OUTCOMES}
 
     def failures(self, arch: str) -> list[dict[str, Any]]:
         """What neither passed nor was skipped, in the order of `OUTCOMES`."""
         order = list(OUTCOMES)
-        bad = [line for line in self.outcomes[arch] if line["outcome"] not in ("passed", "skipped")]
+        lines = [{**line, **_named(line)} for line in self.outcomes[arch]]
+        bad = [line for line in lines if line["outcome"] not in ("passed", "skipped")]
         return sorted(bad, key=lambda line: (order.index(line["outcome"]), line["test"]))
 
     def command(self, arch: str, test: str) -> str:
@@ -82,7 +86,8 @@ class Report:
         for arch in self.outcomes:
             for line in self.failures(arch):
                 words = OUTCOMES[line["outcome"]]
-                parts.append(f"{arch} {words}: {line.get('why', '')}\n  {self.command(arch, line['test'])}")
+                said = line.get("reason") or line.get("why", "")
+                parts.append(f"{arch} {words}: {said}\n  {self.command(arch, line['test'])}")
         return "\n".join(parts)
 
 
@@ -138,6 +143,12 @@ def conformance(
             children.stop()
             raise
     return Report(Path(triton), seed, sample, {arch: read(log) for arch, log in found.items()})
+
+
+def _named(line: dict[str, Any]) -> dict[str, str]:
+    """Its outcome as it is counted, and the reason, if it has one outside the simulator."""
+    outcome, reason = classified(line)
+    return {"outcome": outcome} | ({"reason": reason} if reason else {})
 
 
 class _Children:

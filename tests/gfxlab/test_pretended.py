@@ -704,6 +704,28 @@ def test_a_sample_takes_so_many_of_each_function_and_the_same_for_the_same_seed(
     assert plugin.sampled(tests, 0, seed=3) == set(tests)
 
 
+ALARM = "IllegalAccess: lane 0 of wave 0 of program 0 stores element 3 of X, past the end of its 1 elements (line 30)"
+
+
+@pytest.mark.parametrize(
+    "test, outcome, why, counted",
+    [
+        ("test_annotations.py::test_int_annotation[True-8]", "alarm", ALARM, "outside"),
+        ("test_annotations.py::test_int_annotation[True-8]", "wrong", ALARM, "wrong"),
+        ("test_annotations.py::test_int_annotation[True-8]", "alarm", "IllegalAccess: loads element 3 of Y", "alarm"),
+        ("test_core.py::test_dot[1-2]", "alarm", ALARM, "alarm"),
+        ("test_core.py::test_cat[False-int8-4]", "wrong", "Tensor-likes are not equal!", "wrong"),
+        ("test_core.py::test_scan2d[cumprod-float32-a]", "wrong", "Not equal to tolerance", "wrong"),
+        ("test_core.py::test_dot[1-2]", "failed", "TookTooLong: the time limit of a test", "late"),
+        ("test_core.py::test_dot[1-2]", "failed", "KeyError: 3", "failed"),
+    ],
+)
+def test_only_what_fits_a_known_reason_in_every_word_is_counted_apart(test, outcome, why, counted):
+    report = survey.Report("triton", 0, 20, {"gfx942": [{"test": test, "outcome": outcome, "why": why}]})
+    assert [name for name, count in report.counts("gfx942").items() if count] == [counted]
+    assert (counted == "outside") == ("the alarm is true" in str(report))
+
+
 @pytest.mark.slow
 def test_a_file_that_cannot_be_imported_does_not_end_the_survey(tmp_path):
     """test_random.py asks for SciPy, which need not be installed."""
