@@ -203,7 +203,7 @@ class _Call:
         for name, parameter in self.parameters.items():
             if _is_written(parameter):
                 for tensor in _tensors([self.given.get(name)]):
-                    memory.written(tensor)
+                    memory.filled(tensor)
         storages = {tensor.untyped_storage()._cdata: device for tensor, device in here.values()}
         stays = self.kwargs.get("device") is not None and self.kwargs["device"].type != "cuda"
         if stays:

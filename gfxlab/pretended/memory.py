@@ -174,6 +174,7 @@ def _shaped(tensor: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
 # ---- what nobody has written -----------------------------------------------------------------------------------------
 
 _MOST_RAW = 1 << 26  # bytes of a storage of which is remembered what was written; of a larger one, that something was
+_MOST_FILLED = 1 << 22  # the same for what PyTorch's operations wrote, which are many
 _raw: dict[int, np.ndarray | None] = {}  # address of a storage that torch.empty made -> bytes written; None: none was
 
 
@@ -185,6 +186,24 @@ def made_empty(tensor: torch.Tensor) -> None:
 def written(tensor: torch.Tensor) -> None:
     """Something was written to a tensor, on the device or under it: the whole storage counts as written."""
     _raw.pop(tensor.untyped_storage().data_ptr(), None)
+
+
+def filled(tensor: torch.Tensor) -> None:
+    """These elements were written by an operation of PyTorch's; of a large storage everything counts as written."""
+    storage = tensor.untyped_storage()
+    if storage.data_ptr() not in _raw:
+        return
+    known = _raw[storage.data_ptr()]
+    if tensor.nbytes >= storage.nbytes() or storage.nbytes() > _MOST_FILLED:
+        written(tensor)
+        return
+    known = np.zeros(storage.nbytes(), bool) if known is None else known
+    strides = [stride * tensor.itemsize for stride in tensor.stride()]
+    start = tensor.storage_offset() * tensor.itemsize
+    torch.from_numpy(known).as_strided((*tensor.size(), tensor.itemsize), (*strides, 1), start).fill_(True)
+    _raw[storage.data_ptr()] = known
+    if known.all():
+        written(tensor)
 
 
 def is_raw(tensor: torch.Tensor) -> bool:

@@ -41,6 +41,17 @@ def lost_kernel(x_ptr):
     tl.store(x_ptr, a + 1)
 lost_kernel[(4,)](x)
 """
+FILLED = """
+@triton.jit
+def sum_kernel(y_ptr, z_ptr, BLOCK: tl.constexpr):
+    offs = tl.arange(0, BLOCK)
+    tl.store(z_ptr, tl.sum(tl.load(y_ptr + offs), 0))
+whole, part = x.new_empty(64), x.new_empty(64)
+whole[::2], whole[1::2], part[:40] = 1.0, 2.0, x[:40]
+sum_kernel[(1,)](whole, x, BLOCK=64)
+sum_kernel[(1,)](part, x, BLOCK=32)
+sum_kernel[(1,)](part, x, BLOCK=64)
+"""
 PARTLY = """
 @triton.jit
 def first_kernel(y_ptr):
@@ -154,6 +165,7 @@ swap_kernel[(1,)](x, BLOCK=256)
         (CHAIN, "order", 7),
         (LOST, "order", 6),
         (PARTLY, "unwritten", 10),
+        (FILLED, "unwritten", 7),
         (UNIFORM, "unwritten", 6),
         (BEFORE, "out-of-bounds", 7),
         (SHARED, "shared", 6),
