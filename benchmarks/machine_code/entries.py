@@ -1,7 +1,7 @@
 """What the numbers of `course_kernels/launch` are worth in AMD's code: `python -m benchmarks.machine_code.entries`.
 
 Each number is taken smaller and larger than it is, and a kernel that depends on it is compiled and executed with each:
-the reason why it stands.  Wave instructions, cache lines, registers and spills of one call, bf16.  About five minutes.
+the reason why it stands.  Wave instructions, cache lines, registers and spills of one call, bf16.  About eight minutes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import torch
 
 import course_kernels as ck
 from benchmarks.contest import draw
-from benchmarks.machine_code.contests import ARCHS, COMPUTE_UNITS
+from benchmarks.machine_code.contests import COMPUTE_UNITS
 from benchmarks.machine_code.figures import figures_of
 from course_kernels import launch
 from course_kernels.attention import flash_attention_backward
@@ -28,6 +28,7 @@ from gfxlab.pretended import pretend
 from gfxlab.simulator.show.run import Run
 from gfxlab.tables import Table
 
+ARCHS = ("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201")  # each that AMD's launches name
 STORED = Path(__file__).with_name("entries.json")
 AS_IT_IS = "as it is"
 
@@ -307,7 +308,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Execute, print and keep."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.machine_code.entries", description=__doc__)
     parser.add_argument("names", nargs="*", help="of the numbers, or of the calls; all if none")
-    parser.add_argument("--arch", action="append", choices=ARCHS, help="all three if none")
+    parser.add_argument("--arch", action="append", choices=ARCHS, help="all five if none")
     options = parser.parse_args(arguments)
     for arch in options.arch or ARCHS:
         for entry in entries():

@@ -16,10 +16,9 @@ PICTURE = Path(__file__).parents[1] / "results" / "amd-machine-code.svg"
 Key = tuple[str, str, str]
 
 VALUES = (
-    "`python -m benchmarks.machine_code.entries` takes each number that AMD's launches depend on smaller and "
-    "larger than "
-    "it is, and executes a kernel with each, as on a GPU of four compute units. Wave instructions of one call, in bf16 "
-    "unless said otherwise; below the table, why a number stays where another value executes less."
+    "`python -m benchmarks.machine_code.entries` takes each number that AMD's launches depend on smaller and larger "
+    "than it is, and executes a kernel with each, as on a GPU of four compute units. Wave instructions of one call, in "
+    "bf16 unless said otherwise; below the table, why a number stays where another value executes less."
 )
 
 INSTINCT, RADEON = ("gfx942", "gfx950"), ("gfx1100",)

@@ -114,7 +114,8 @@ def _backward_tile(dtype: torch.dtype, block_d: int, gpu: Gpu) -> tuple[int, int
     """Rows that stay, rows that pass by, elements of a head and threads, found in the same way.
 
     With 128 rows that stay instead of 64 the gradients of 256 tokens with a head of 64 take 62,288 wave instructions on
-    gfx942 instead of 85,056, and 30,816 on gfx950 instead of 46,176 (`python -m benchmarks.machine_code.entries`).
+    gfx942 instead of 85,056, 59,488 on gfx90a instead of 81,920, and 139,200 on gfx1201 instead of 263,968
+    (`python -m benchmarks.machine_code.entries`).
     """
     if dtype == torch.float32:
         if gpu.is_cdna:
@@ -125,7 +126,7 @@ def _backward_tile(dtype: torch.dtype, block_d: int, gpu: Gpu) -> tuple[int, int
     if gpu.arch == "sm_90" and block_d <= 128:  # one group of 128 threads, which issues whole products
         return 64, 64 if block_d == 128 else 32, block_d, 128
     if block_d <= 64:
-        return 128 if gpu.arch in ("gfx942", "gfx950") else 64, 32, block_d, 256  # gfx90a would spill
+        return 128 if gpu.is_amd else 64, 32, block_d, 256
     if gpu.is_cdna:
         return 64, 32, 128, 256
     if gpu.rdna == 4:

@@ -629,7 +629,7 @@ print(hardware.lower_bound(bytes=12 * 4096 * hidden, flops=4096 * hidden, gpu="M
 # of Infinity Cache; tensors that a kernel before yours has just written may still be there, and then you can be faster.
 #
 # And for one token the bound is far below anything that a launch can do: a nanosecond. A kernel with hardly any data
-# needs about a microsecond on an H200, by the table below, and asking for it from Python took 16 µs on the same machine
+# needs about a microsecond on an H200, by the table below, and asking for it from Python took 28 µs on the same machine
 # (`bench.stored("call")`). On an MI300X Hugging Face and AMD report 4.18 µs for a kernel that does a residual add, a
 # norm and a conversion for a single row (*mi300kernels* blog). So sixty launches for sixty additions are too many, and
 # the remedy is not a faster addition. It is to do the addition inside a kernel that must run anyway. Lesson 02 does

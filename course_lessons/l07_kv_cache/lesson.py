@@ -1120,10 +1120,10 @@ looks
 
 # %% [markdown]
 # PyTorch has to gather the pages into rows first: a copy of the cache for each token. With 64 sequences the kernel
-# reads at about nine tenths of the 4.8 TB/s of the H200's data sheet. Measure it by that, not by the line *copy*, which
-# was the driver's memcpy. All these launches were recorded as graphs, and recorded it moved 1 GiB at 2.7 TB/s, launched
-# by itself at 4.2 TB/s; a kernel that copies runs at 4.2 TB/s either way ([benchmarks](../benchmarks/README.md)). One
-# sequence of 4096 tokens is the hard case: 17 MB are over so soon that the two launches show.
+# reads at about nine tenths of the 4.8 TB/s of the H200's data sheet, as fast as a kernel copies. Beware of other
+# copies to compare with: the driver's memcpy moves 1 GiB at 2.7 TB/s when it is recorded as a graph, as all these
+# launches were, and at 4.2 TB/s launched by itself ([benchmarks](../benchmarks/README.md)). *FlashInfer* is a library
+# of such kernels. One sequence of 4096 tokens is the hard case: 17 MB are over so soon that the two launches show.
 #
 # If you have a GPU, measure yours:
 
