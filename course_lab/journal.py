@@ -10,17 +10,17 @@ tore in two is skipped by readers and closed off by the next writer; so is a lin
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import json
 import os
+import time
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from html import escape
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import platformdirs
 
@@ -29,6 +29,7 @@ from gfxlab.tables import Table
 
 FORMAT = 1
 _FILE = "progress.jsonl"
+_LONGEST = 3.0  # seconds that a writer waits for another; then it adds its line all the same
 _TEXTS = ("time", "exercise", "event", "status", "answer", "diagnosis", "code", "entry")
 _MARKS = {"solved": "✓", "tried": "…", "open": "·"}
 
@@ -59,8 +60,7 @@ def record(exercise: str, event: str, **details: Any) -> None:
 def _append(path: Path, line: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with open(path, "ab+", buffering=0) as file:
-        with contextlib.suppress(OSError):  # a file system without locks
-            fcntl.flock(file, fcntl.LOCK_EX)
+        _lock(file)
         if file.seek(0, os.SEEK_END):
             file.seek(-1, os.SEEK_END)
             if file.read(1) != b"\n":
@@ -69,10 +69,23 @@ def _append(path: Path, line: bytes) -> None:
         os.fsync(file)
 
 
+def _lock(file: BinaryIO) -> None:
+    """Hold the file until it is closed, where its file system has locks and no writer that stands still holds it."""
+    deadline = time.monotonic() + _LONGEST
+    while time.monotonic() < deadline:
+        try:
+            return fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(0.02)
+        except OSError:
+            return None
+
+
 def events(exercise: str | None = None) -> Iterator[dict[str, Any]]:
     """Every readable line, oldest first; of one exercise when a number is given."""
+    path = home() / _FILE
     try:
-        lines = (home() / _FILE).read_bytes().split(b"\n")
+        lines = path.read_bytes().split(b"\n") if path.is_file() else []  # a pipe would never end
     except OSError:
         return
     for line in lines:

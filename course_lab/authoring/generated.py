@@ -62,16 +62,6 @@ def _judged(exercise: Exercise, mutant: Generated, passes: bool, known: Iterable
     return Judged(exercise.number, mutant, killed=False, reason=reason)
 
 
-def sample(every: int = 40) -> list[Judged]:
-    """A fixed part of all mutants, spread over exercises and operators."""
-    found, position = [], 0
-    for number in numbers():
-        mutants = len(list(generate(lessons.solution(number))))
-        found += judge(number, every=every, first=-position % every)
-        position += mutants
-    return found
-
-
 def numbers() -> list[str]:
     """Every exercise of every lesson."""
     return [exercise.number for lesson in lessons.all() for exercise in lesson.exercises]

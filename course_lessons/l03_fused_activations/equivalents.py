@@ -24,7 +24,7 @@ EQUIVALENT = {
         ),
     ),
     "3.6": (
-        Equivalent("drop-other", r"up = tl\.load", _PASSED_OVER),
+        Equivalent("drop-other", r"(gate|up) = tl\.load", _PASSED_OVER),
         Equivalent("other-value", r"tl\.load\(gate_ptr", ZERO),
         _UP,
         Equivalent("without-function", "`tl.clamp`", FITS),

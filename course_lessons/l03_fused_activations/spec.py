@@ -339,6 +339,8 @@ _FAMILY = Exercise(
         Case("gelu, tanh form, gates up to 1000", _large_gates("gelu_tanh"), **_ONCE),
         Case("one column", _halves(5, 1, "gelu_tanh"), **_ONCE),
         Case("float16", _halves(2, 601, "gelu", dtype=torch.float16), **_ONCE),
+        Case("float16, silu", _halves(2, 601, "silu", dtype=torch.float16), **_ONCE),
+        Case("rows 2^30 elements apart", _far(_halves(3, 20, "relu", dtype=torch.float16)), **_ONCE),
     ),
     hints=(
         "Which of the four formulas contain an exponential, and for which x does it overflow? Can tanh be written "
@@ -464,6 +466,7 @@ _QUANT = Exercise(
         Case("one outlier", _with_outlier, **_SCALED),
         Case("one column", _matrix(3, 1, scale=100.0), **_SCALED),
         Case("bfloat16", _matrix(3, 600, dtype=torch.bfloat16, scale=100.0), **_SCALED),
+        Case("bfloat16, zeros only", _matrix(2, 33, dtype=torch.bfloat16, scale=0.0), **_SCALED),
         Case("magnitudes around 1e-10", _near_the_floor, **_SCALED),
         Case("the largest magnitude is negative, by a hundredth", _largest_is_negative, **_SCALED),
         Case("one more than a power of two", _matrix(2, 1025, scale=0.03), **_SCALED),

@@ -10,7 +10,11 @@ _PRODUCT = (
 )
 _DENSE = Equivalent("without-int64", r"pid_m|pid_n|program_id", DENSE)
 EQUIVALENT = {
-    "5.1": _PRODUCT,
+    "5.1": (
+        *_PRODUCT,
+        Equivalent("one-too-many", ".", "each program computes all of c, and a second one stores the same numbers"),
+        Equivalent("grid-axis", "max\\(1 - 1, 1\\)", "a grid of one program has no shorter one"),
+    ),
     "5.2": _PRODUCT,
     "5.3": (
         *_PRODUCT,

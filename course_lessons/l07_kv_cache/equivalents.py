@@ -1,7 +1,7 @@
 """Generated mutants of lesson 07's solutions that are right answers, each with its reason."""
 
 from course_lab.authoring.operators.equivalent import Equivalent
-from course_lessons.reasons import DENSE, FEW_HEADS, PROMOTED, REPLACED, ZERO, idle
+from course_lessons.reasons import DENSE, FEW_HEADS, LAST, PROMOTED, REPLACED, ZERO, idle
 
 _WHOLE = "the block is HALF long, and no lane is past its end"
 _SAME = "past the end of one head lies the next: the same number goes to the same place"
@@ -13,15 +13,20 @@ EQUIVALENT = {
         Equivalent("off-by-one", "`i < HALF`", _WHOLE),
     ),
     "7.4": (
-        Equivalent("drop-other", r"k = tl\.load", REPLACED),
+        Equivalent("drop-other", r"(k|page) = tl\.load", REPLACED),
+        Equivalent("drop-mask", r"k = tl\.load", REPLACED),
         Equivalent("other-value", r"k = tl\.load", REPLACED),
         Equivalent("other-value", r"v = tl\.load", ZERO),
-        Equivalent("without-float32", r"tl\.load\((k|v)_cache_ptr", PROMOTED),
+        Equivalent("without-float32", r"tl\.load\((q|k_cache|v_cache)_ptr", PROMOTED),
+        Equivalent("other-constant", r"row_sum == 0\.0, 10\.0", "the sum that is divided by it is 0"),
+        Equivalent("rounds-early", "`o`", LAST),
+        Equivalent("rounds-early", "`new_max`", "softmax is the same whatever is taken off all scores"),
     ),
     "7.5": (
         Equivalent("without-float32", r"tl\.load\(parts_ptr", PROMOTED),
         Equivalent("other-value", r"parts = tl\.load", ZERO),
         Equivalent("without-int64", "program_id", DENSE),
+        Equivalent("rounds-early", "`out`", LAST),
         Equivalent("other-constant", r"total == 0\.0, 10\.0", "a weight of 0 is divided by it"),
     ),
     "7.6": (

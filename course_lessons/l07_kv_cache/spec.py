@@ -404,6 +404,13 @@ def _decode(lengths: tuple[int, ...], q_heads: int, kv_heads: int, head_dim: int
     return make
 
 
+def _nobodys_page(generator: Generator) -> tuple:
+    """Page 0 belongs to no sequence, and holds NaN."""
+    q, k_cache, v_cache, table, lens = _decode((21, 9), 4, 2, 16)(generator)
+    caches = (torch.cat([torch.full_like(cache[:1], torch.nan), cache]) for cache in (k_cache, v_cache))
+    return q, *caches, table + 1, lens
+
+
 def _attention_with(q, k_cache, v_cache, table, lens, *, first_row=False, idle=False, head_map=None) -> Tensor:
     """Attention with known mistakes. idle: lanes of the last block of 16 count as keys of 0. head_map: (h, QH, KH)."""
     page, kv_heads = k_cache.shape[1:3]
@@ -474,6 +481,7 @@ _ATTEND = Exercise(
         Case("bfloat16", _decode((21, 30), 4, 2, 32, dtype=torch.bfloat16), **_ATTENTION),
         Case("empty sequences among others, 17 and 33 tokens", _decode((0, 17, 0, 33), 4, 2, 16), **_ATTENTION),
         Case("scores around -200", _low_scores, **_LARGE),
+        Case("a page of nobody's holds NaN", _nobodys_page, **_ATTENTION),
         Case("rows of the table further apart than they are long", _wide_table, **_ATTENTION),
         Case("rows of the table 2^30 elements apart", _far_table, **_ATTENTION),
         Case("scores around -20000", _very_low_scores, **_HUGE),
@@ -597,7 +605,7 @@ _MERGE = Exercise(
         Case("float16", _merge(4, 3, 48, dtype=torch.float16), **_ATTENTION),
         Case("two parts of 1040", _merge(2, 2, 1040), **_ATTENTION),
         Case("float16, 17 parts of 65", _merge(3, 17, 65, dtype=torch.float16, spread=4.0), **_ATTENTION),
-        Case("LSE around -3000, five parts", _merge(3, 5, 16, around=-3000.0), **_ATTENTION),
+        Case("LSE around -30000, 70 parts", _merge(3, 70, 16, around=-30000.0), **_ATTENTION),
         Case("a row without any token between others, LSE around -300", _one_empty_row, **_ATTENTION),
     ),
     hints=(

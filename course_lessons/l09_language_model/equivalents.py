@@ -1,7 +1,7 @@
 """Generated mutants of lesson 09's solutions that are right answers, each with its reason."""
 
 from course_lab.authoring.operators.equivalent import Equivalent
-from course_lessons.reasons import idle
+from course_lessons.reasons import DENSE, ROUNDED, ZERO, idle
 
 _NOT_LEFT = "a lane that is not left counts as minus infinity, whatever it holds"
 _SLOTS = "a cache has fewer than 2^31 slots, and no memory would hold more"
@@ -9,6 +9,16 @@ EQUIVALENT = {
     "9.1": (
         Equivalent("other-value", r"x = tl\.load", _NOT_LEFT),
         Equivalent("drop-other", r"x = tl\.load", _NOT_LEFT),
+        *idle(r"place = tl\.load"),
+        Equivalent("without-float32", r"x = tl\.load", ROUNDED),
+    ),
+    "9.2": (
+        Equivalent("half-mask", "cumsum", "lanes past the end count only where all have passed, and k - 1 is the most"),
+        Equivalent("without-int64", "program_id", DENSE),
+    ),
+    "9.3": (
+        Equivalent("flat-mask", r"x = tl\.load", ZERO),
+        Equivalent("other-value", r"weight = tl\.load", ZERO),
     ),
     "9.4": (Equivalent("without-int64", "`page`", _SLOTS),),
     "9.5": (*idle(r"(chosen|slot|position) = tl\.load"), Equivalent("without-int64", r"page = tl\.load", _SLOTS)),

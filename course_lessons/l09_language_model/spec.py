@@ -191,17 +191,17 @@ _SAMPLE = Exercise(
     cases=(
         Case("8 candidates, a temperature of 1", _candidates(12, 8, 1.0), **_EXACT, again=True),
         Case("40 candidates, a temperature of 0.7", _candidates(12, 40, 0.7), **_EXACT),
-        Case("a temperature of 2.5", _candidates(12, 33, 2.5), **_EXACT),
+        Case("70 candidates, a temperature of 2.5", _candidates(12, 70, 2.5), **_EXACT),
         Case("one candidate", _candidates(5, 1, 0.7), **_EXACT),
         Case("the random number is 0", _candidates(4, 16, 1.0, uniform=0.0), **_EXACT),
         Case("the random number is just below 1", _candidates(6, 9, 1.0, uniform=1 - 2**-24), **_EXACT),
         Case("the random number is exactly a sum", _on_the_edge, **_EXACT),
         Case("forbidden candidates at -inf", _few_allowed, **_EXACT),
         Case("logits around 300", _candidates(8, 12, 1.0, around=300.0), **_EXACT),
-        Case("logits around -300", _candidates(8, 12, 1.0, around=-300.0), **_EXACT),
+        Case("logits around -20,000", _candidates(8, 12, 1.0, around=-20000.0), **_EXACT),
         Case("a temperature of 0.01", _candidates(8, 12, 0.01, size=20.0), **_EXACT),
         Case("float16", _candidates(8, 20, 0.8, dtype=torch.float16), **_EXACT),
-        Case("bfloat16", _candidates(8, 20, 0.8, dtype=torch.bfloat16), **_EXACT),
+        Case("bfloat16", _candidates(300, 20, 0.8, dtype=torch.bfloat16), **_EXACT),
     ),
     hints=(
         "The sums of the probabilities rise from the first candidate to the last. How many of them are not above the "

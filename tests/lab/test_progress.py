@@ -1,13 +1,16 @@
 """Progress survives torn lines, crashes and several writers at once."""
 
+import fcntl
 import json
 import multiprocessing
+import os
 import time
 import warnings
 
 import pytest
 from small_exercises import COPY, DOUBLE
 
+from course_lab import journal
 from course_lab.journal import FORMAT, events, history, home, progress, record
 
 
@@ -127,3 +130,16 @@ def test_home_is_one_place_from_everywhere(given, monkeypatch, tmp_path):
     monkeypatch.setenv("COURSE_HOME", given)
     monkeypatch.chdir("/")
     assert home() == tmp_path / "x"
+
+
+def test_a_writer_that_stands_still_and_a_record_that_is_a_pipe_hang_nothing(course_home, monkeypatch):
+    monkeypatch.setattr(journal, "_LONGEST", 0.1)
+    with open(course_home / "progress.jsonl", "w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        journal.record("2.1", "hint")
+    assert journal.history("2.1").hints == 1
+    (course_home / "progress.jsonl").unlink()
+    os.mkfifo(course_home / "progress.jsonl")
+    with pytest.warns(UserWarning, match="progress is not kept"):
+        journal.record("2.1", "hint")
+    assert journal.history("2.1").hints == 0
