@@ -14,6 +14,7 @@ from typing import Any
 from gfxlab import user_errors
 from gfxlab.pretended import benchmarks
 from gfxlab.pretended.gpu import pretend, warn
+from gfxlab.simulator.core.progress import line_on
 from gfxlab.simulator.show import script
 from gfxlab.simulator.show.run import Run
 from gfxlab.units import format_count
@@ -70,7 +71,7 @@ def run_script(path: Path, arguments: Sequence[str], arch: str, bench_limit: flo
     if not path.is_file():
         raise script.ScriptError(f"There is no file {path}; give a Python file, or -m and a module.")
     ran = Ran(arch)
-    with pretend(arch, ran.add), _benchmarks(ran, bench_limit):
+    with line_on(sys.stderr), pretend(arch, ran.add), _benchmarks(ran, bench_limit):
         ran.status = script.execute(path, arguments)
     return ran
 
@@ -85,7 +86,7 @@ def run_module(name: str, arguments: Sequence[str], arch: str, bench_limit: floa
     sys.argv = [name, *arguments]
     sys.path.insert(0, "")
     try:
-        with pretend(arch, ran.add), _benchmarks(ran, bench_limit):
+        with line_on(sys.stderr), pretend(arch, ran.add), _benchmarks(ran, bench_limit):
             runpy.run_module(name, run_name="__main__", alter_sys=True)
     except SystemExit as end:
         ran.status = script.exit_status(end)

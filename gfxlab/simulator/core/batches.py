@@ -62,6 +62,12 @@ class Batches:
         Raises:
             SimulationError: one does what it may not, or those that are left wait for each other.
         """
+        try:
+            self._execute()
+        finally:
+            self._progress.end()
+
+    def _execute(self) -> None:
         while batch := list(itertools.islice(self._places, self._groups)):
             waves = self._begin(batch)
             if self._run.checks:

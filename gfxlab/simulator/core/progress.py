@@ -24,12 +24,18 @@ class Progress:
         self._start = time.monotonic()
         self._next = self._start + _SILENCE
         self.programs = 0
+        self._said = False
+
+    def end(self) -> None:
+        """The launch is over: the line goes, what the script prints next stands alone."""
+        if self._said:
+            self._listener("")
 
     def tell(self, instructions: int) -> None:
         """instructions: that the waves have executed so far."""
         if self._listener is None or (now := time.monotonic()) < self._next:
             return
-        self._next = now + _PAUSE
+        self._next, self._said = now + _PAUSE, True
         self._listener(
             f"{self._name}: {self.programs:,} of {self._all:,} programs, "
             f"{instructions / 1e6:,.1f} million instructions, {now - self._start:.0f} s"
@@ -66,7 +72,7 @@ def line_on(stream: TextIO) -> Iterator[None]:
 
     def show(text: str) -> None:
         nonlocal width
-        stream.write(f"\r{text:{width}}")
+        stream.write(f"\r{text:{width}}" + ("" if text else "\r"))
         stream.flush()
         width = len(text)
 

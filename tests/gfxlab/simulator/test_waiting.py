@@ -195,6 +195,15 @@ def test_a_long_launch_says_how_far_it_is_on_a_terminal_only(monkeypatch):
         assert shown.endswith("\r") == stream.isatty() == bool(shown)
 
 
+def test_the_line_of_a_launch_is_gone_when_the_script_prints(monkeypatch):
+    monkeypatch.setattr(progress, "_SILENCE", 0)
+    stream = Terminal()
+    with progress.line_on(stream):
+        simulate(locked_kernel, (2,), (torch.zeros(1, dtype=torch.int32), torch.zeros(1)), num_warps=1)
+        *_, line, gone, rest = stream.getvalue().split("\r")
+        assert "million" in line and gone.strip() == rest == "" and len(gone) >= len(line)
+
+
 @triton.jit
 def heavy_kernel(x_ptr, n, STEP: tl.constexpr, B: tl.constexpr):
     offs = tl.arange(0, B)[:, None] * B + tl.arange(0, B)[None, :]
