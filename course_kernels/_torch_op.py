@@ -63,8 +63,9 @@ def apply(function: type[torch.autograd.Function], *inputs: Any) -> Any:
     """
     if torch.compiler.is_compiling():
         return function.apply(*_each_once(inputs))
-    wanted = torch.is_grad_enabled() and any(isinstance(x, torch.Tensor) and x.requires_grad for x in inputs)
-    if wanted or forward_ad._current_level >= 0:
+    tensors = [x for x in inputs if isinstance(x, torch.Tensor)]
+    if (torch.is_grad_enabled() and any(x.requires_grad for x in tensors)) or forward_ad._current_level >= 0:
+        launch.not_transformed(function.__name__, tensors)
         return function.apply(*inputs)
     return function.forward(_NothingToSave(), *inputs)
 

@@ -22,10 +22,9 @@ from functools import partial
 import torch
 import triton
 import triton.language as tl
-from torch.autograd.function import once_differentiable
 
 from . import checks, launch, reference
-from ._call import apply, remembered, torch_op
+from ._call import apply, once_differentiable, remembered, torch_op
 from .backend import uses_triton
 
 KINDS = ("silu", "gelu", "gelu_tanh", "relu")

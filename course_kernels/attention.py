@@ -31,9 +31,9 @@ import math
 import torch
 import triton
 import triton.language as tl
-from torch.autograd.function import once_differentiable
 
 from . import checks, launch, reference
+from ._first_order import once_differentiable
 from ._remembered import remembered
 from ._tile_order import grouped_tile
 from ._torch_op import apply, torch_op

@@ -260,10 +260,10 @@ def _check_angles(k, cos, sin, style, positions, tokens):
         check_turn(k.shape[-1], style, tokens, positions, cos=cos, sin=sin)
 
 
-def _check_memory(caches, heads, **index):
+def _check_memory(caches, heads, turned, **index):
     """Nothing that is read is written, and no place twice; but one cache can hold keys that are the values as well."""
-    k_cache, v_cache = caches.values()
-    written = {"k_cache": k_cache} if k_cache is v_cache else caches
+    (k_cache, v_cache), same = caches.values(), heads["k"] is heads["v"] and not turned
+    written = {"k_cache": k_cache} if k_cache is v_cache and same else caches
     checks.apart(written, heads | index)
 
 
@@ -315,7 +315,7 @@ def check_cache_dtype(
     checked_dtype(k, dtype)
     for name, scale in scales.items():
         if scale is None:
-            raise TypeError(f"a cache of {dtype} needs {name}, a float or a tensor of one element; 1.0 is none")
+            raise TypeError(f"a cache of {dtype} needs {name}, a number or a tensor; 1.0 leaves what it holds as it is")
         check_scale(k, heads, **{name: scale})
 
 
@@ -405,7 +405,7 @@ def kv_cache_update(
         checks.shape((batch, seq_len, q.shape[2], head_dim), q=q)
     checks.below(k_cache.shape[1], "the places of the cache", positions=positions)
     _check_angles(k, cos, sin, style, positions, (batch, seq_len))
-    _check_memory(caches, heads, positions=positions)
+    _check_memory(caches, heads, cos is not None, positions=positions)
     if k.numel() == 0 or k_cache.numel() == 0 or not uses_triton(k):
         return reference.kv_cache_update(q, k, v, k_cache, v_cache, positions, cos, sin, style=style)
     turned_q = None if cos is None else q
@@ -481,7 +481,7 @@ def paged_kv_cache_update(
     checks.below(slots, "the slots of the cache", least=None, slot_mapping=slot_mapping)
     rows = positions + offsets if offsets is not None and checks.values_are_checked(offsets) else positions
     _check_angles(k, cos, sin, style, rows, None if positions is None else tuple(positions.shape))
-    _check_memory(caches, heads, slot_mapping=slot_mapping, positions=positions)
+    _check_memory(caches, heads, cos is not None, slot_mapping=slot_mapping, positions=positions)
     turned_q = None if cos is None else q
     q_out = None if turned_q is None else q.new_empty(q.shape)
     k_out = None if cos is None else k.new_empty((len(positions), *k.shape[1:]))

@@ -35,10 +35,9 @@ dweight and dbias follow Triton's layer-norm tutorial, without its locks: the or
 import torch
 import triton
 import triton.language as tl
-from torch.autograd.function import once_differentiable
 
 from . import checks, launch, reference
-from ._call import apply, remembered, torch_op
+from ._call import apply, once_differentiable, remembered, torch_op
 from ._column_sum import column_sums
 from .backend import uses_triton
 

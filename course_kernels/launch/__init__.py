@@ -43,7 +43,7 @@ from .rows import (
     tiles,
     whole_rows,
 )
-from .run import run, watched_by, watcher, wrote
+from .run import not_transformed, run, watched_by, watcher, wrote
 
 __all__ = [
     "VECTOR_BYTES",
@@ -75,6 +75,7 @@ __all__ = [
     "longest_held",
     "matmul_tiles",
     "merged_chunks",
+    "not_transformed",
     "overridden",
     "paged_decode",
     "ranked_chunks",

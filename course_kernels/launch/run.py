@@ -36,16 +36,25 @@ def run(kernel: Any, grid: tuple[int, ...], *args: Any, **meta: Any) -> None:
         RuntimeError: a tensor stands for many, inside `torch.vmap` or another transformation of `torch.func`.
     """
     tensors = [x for x in args if isinstance(x, torch.Tensor)]
-    if any(map(is_functorch_wrapped_tensor, tensors)):
-        raise RuntimeError(
-            f"{kernel.fn.__name__} cannot be launched inside torch.vmap or another transformation of torch.func; "
-            'call it outside, or take the reference with use_backend("torch")'
-        )
+    not_transformed(kernel.fn.__name__, tensors)
     with torch.cuda.device_of(tensors[0]):
         if (watching := watcher()) is not None:
             watching.launch(kernel, grid, args, meta)
         else:
             kernel[grid](*args, **meta)
+
+
+def not_transformed(name: str, tensors: list[torch.Tensor]) -> None:
+    """No tensor stands for many, or carries what a transformation of functions keeps.
+
+    Raises:
+        RuntimeError: one does.
+    """
+    if any(map(is_functorch_wrapped_tensor, tensors)):
+        raise RuntimeError(
+            f"{name} cannot be launched inside torch.vmap or another transformation of torch.func; "
+            'call it outside, or take the reference with use_backend("torch")'
+        )
 
 
 def wrote(*tensors: torch.Tensor | None) -> None:

@@ -133,6 +133,34 @@ def test_vmap_is_refused_where_a_kernel_would_see_one_address_for_many(device):
         assert torch.allclose(torch.vmap(lambda rows: ck.rms_norm(rows, weight))(x), expected)
 
 
+@pytest.mark.parametrize("transform", (torch.func.grad, torch.func.jacrev), ids=lambda f: f.__name__)
+@pytest.mark.parametrize(
+    ("name", "call"),
+    [
+        ("RMSNorm", lambda x: ck.rms_norm(x, x[0].detach())),
+        ("VectorAdd", lambda x: ck.vector_add(x, x)),
+        ("FlashAttention", lambda x: ck.flash_attention(*[x[None, None]] * 3)),
+    ],
+)
+def test_transformations_of_functions_are_refused_in_our_words(name, call, transform, device):
+    x = randn((4, 8), device=device)
+    with pytest.raises(RuntimeError, match=f"^{name} cannot be launched inside torch.vmap or another transformation"):
+        transform(lambda x: call(x).sum())(x)
+
+
+def test_a_second_derivative_is_refused_also_where_another_way_leads_to_the_tensor(device):
+    """PyTorch's own `once_differentiable` left its share out here, without a word: a penalty on gradients had none."""
+    x, weight = randn((4, 8), device=device).requires_grad_(), torch.ones(8, device=device, requires_grad=True)
+    (dx,) = torch.autograd.grad(ck.rms_norm(x, weight).pow(3).sum(), x, create_graph=True)
+    penalised = dx.square().sum() + weight.sum()
+    with pytest.raises(RuntimeError, match="RMSNorm has no second derivative; take the reference"):
+        torch.autograd.grad(penalised, weight)
+    with ck.use_backend("torch"):
+        (dx,) = torch.autograd.grad(ck.rms_norm(x, weight).pow(3).sum(), x, create_graph=True)
+        (share,) = torch.autograd.grad(dx.square().sum() + weight.sum(), weight)
+    assert (share - 1).abs().max() > 0.01
+
+
 @pytest.mark.parametrize(
     "call", (ck.softmax, lambda x: ck.topk(x, 2), lambda x: ck.linear(x, x), ck.quant_fp8_per_token)
 )
@@ -167,6 +195,7 @@ def test_what_is_written_shares_no_memory_with_what_is_read(device):
         ("out", "x", lambda: ck.act_and_mul(x[1:], "silu", out=x[:-1, :8])),
         ("out", "x", lambda: ck.act_and_mul(x, "silu", out=x.view(-1)[:32].view(4, 8))),
         ("k_cache", "v_cache", lambda: ck.kv_cache_update(None, k, k, cache[:, :5], cache[:, 1:], places)),
+        ("k_cache", "v_cache", lambda: ck.kv_cache_update(None, k, 2 * k, cache, cache, places)),
         ("k_cache", "k", lambda: ck.kv_cache_update(None, cache[:, :2], k, cache, cache.clone(), places)),
         ("v_cache", "v", lambda: ck.paged_kv_cache_update(None, k[0], cache[0, :2], cache.clone(), cache, places[0])),
     ):
