@@ -63,7 +63,7 @@ from gfxlab import engines
 _MAX_CHILDREN = 4  # after so many crashes the cases that are left are not tried
 _GPU_SECONDS = 60.0  # a fresh process must wake the device and compile
 _CARD_ARCH = "gfx942"
-_SEARCH_SECONDS = 3.0  # of processor time: for the place of a mistake, and as long for its like
+_SEARCH_SECONDS = 1.25  # of processor time: for the place of a mistake, and as long for its like
 _PLACED = alike.VAGUE | {"mask-too-wide", "out-of-bounds", "shifted", "swapped-strides", "wrong-stride"}
 _Mistakes = Callable[[], list[tuple[str, str]]]
 _Tell = Callable[[str], object]
