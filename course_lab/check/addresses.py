@@ -32,7 +32,7 @@ class Access:
     """A load or a store: the tensor's name in its kernel, what the address adds up to, its line.
 
     bounds: arguments of the kernel, no lengths of tiles, that its mask depends on.  texts: the code of what could not
-    be taken apart.
+    be taken apart.  moved: in a loop a name in it is added to, perhaps behind the access.
     """
 
     tensor: str
@@ -40,6 +40,7 @@ class Access:
     line: int
     bounds: frozenset[str] = frozenset()
     texts: Mapping[Atom, str] = field(default_factory=dict, compare=False)
+    moved: bool = False
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,7 @@ def odd_products(tree: ast.Module, solution: str, tensors: Collection[str] = ())
             continue
         differences = [(list(access.address - one.address), list(one.address - access.address)) for one in right]
         extra, missing = min(differences, key=lambda pair: max(map(len, pair)))
-        if max(len(extra), len(missing)) <= _MOST_ODD:
+        if max(len(extra), len(missing)) <= _MOST_ODD and (extra or not access.moved):
             return f"In the address of `{access.tensor}` in line {access.line}, {_pointed_at(access, extra, missing)}"
     return ""
 
@@ -239,6 +240,8 @@ class _Follower:
         self._texts: dict[Atom, str] = {}
         self._loops = 0
         self._made_of = _made_of(kernel)
+        added = (node.target for node in ast.walk(kernel) if isinstance(node, ast.AugAssign))
+        self._added_to = {target.id for target in added if isinstance(target, ast.Name)}
         self._sizes = {one.arg for one in kernel.args.args if not is_pointer(one.arg) and not is_tile(one.arg)}
 
     def walk(self, body: list[ast.stmt]) -> None:
@@ -293,7 +296,12 @@ class _Follower:
                 for place in node.args[:1] if access else node.args:  # a function of the answer's may load from it
                     address = self.sum_of(place)
                     if (tensor := _pointer(address)) and (access or len(address) > 1):
-                        self.accesses.append(Access(tensor, address, node.lineno, self._bounds(node), self._texts))
+                        self.accesses.append(
+                            Access(tensor, address, node.lineno, self._bounds(node), self._texts, self._moved(place))
+                        )
+
+    def _moved(self, place: ast.expr) -> bool:
+        return bool(_names(place) & self._added_to)
 
     def _bounds(self, call: ast.Call) -> frozenset[str]:
         """Arguments that a mask depends on, by way of all assignments."""

@@ -299,6 +299,8 @@ def _astray(facts: Facts, found: Diagnosis, code: str, given: Given) -> str:
     if given.solution is None or not given.search:
         return ""
     job, fault = make_job(facts.exercise, code, facts.runs), facts.fault
+    if other := steps.other_argument(job, given.solution, facts.runs):
+        return other
     if found.code == "partly-written" and (few := steps.too_few_programs(job, given.solution, facts.runs)):
         return few
     astray = steps.astray(job, given.solution, facts.runs) if facts.wrong else ""

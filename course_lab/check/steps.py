@@ -26,6 +26,7 @@ _LONGEST = 60  # characters of code in a sentence
 _PATIENCE = 2.0  # seconds, for a right answer
 _SECONDS = 0.5  # of processor time, for each of the two
 _MOST_LINES = 2
+_TILES = ("BLOCK", "TILE", "GROUP_")
 _FEW = 24  # elements
 _EXACT, _ROUNDED = 2e-5, 2.0**-8  # how far two ways to one number lie apart, as a part of what was added up
 _MADE_UP = ("arange", "program_id", "num_programs", "cdiv", "zeros", "zeros_like")
@@ -133,10 +134,36 @@ def _said(steps: list[Step], roots: dict[int, str]) -> str:
     return f"{first} Is that wrong, or is something missing before it?"
 
 
-def too_few_programs(job: Job, solution: str, runs: list[CaseRun]) -> str:
-    """The axis of the grid along which there are fewer programs than these blocks need, in a sentence; or ""."""
+def other_argument(job: Job, solution: str, runs: list[CaseRun]) -> str:
+    """A whole number that a launch gives its kernel and no launch of the solution's does, in a sentence; or "".
+
+    Only where the kernels have one name and the same parameters, whose meaning was given; a factor may hold another.
+    """
     wrong = sorted((run for run in runs if is_plain(run) and run.values_wrong), key=total_bytes)[:1]
-    if not wrong or job.driver or len(wrong[0].own_launches) != 1:
+    if not wrong or job.driver:
+        return ""
+    seen = client.run_cases(
+        replace(job, code=solution, cases=(wrong[0].args,)), time_limit=_PATIENCE, trusted=True
+    ).seen
+    for mine in wrong[0].own_launches:
+        given = dict(mine.constants)
+        right = [dict(launch.constants) for launch in seen[0].launches if launch.name == mine.name] if seen else []
+        if not right or any(given.keys() != one.keys() for one in right):
+            continue
+        whole = [name for name, value in given.items() if type(value) is int and not name.startswith(_TILES)]
+        if other := [name for name in whole if all(given[name] != one[name] for one in right)]:
+            what = " and ".join(f"`{name}` is {given[name]}" for name in other[:_MOST_LINES])
+            return f"In your launch {what}, and that is not what the kernel needs there."
+    return ""
+
+
+def too_few_programs(job: Job, solution: str, runs: list[CaseRun]) -> str:
+    """The axis of the grid along which there are fewer programs than these blocks need, in a sentence; or "".
+
+    A program that walks in a loop may need no other.
+    """
+    wrong = sorted((run for run in runs if is_plain(run) and run.values_wrong), key=total_bytes)[:1]
+    if not wrong or job.driver or len(wrong[0].own_launches) != 1 or answer.has_loop(answer.parse(job.code)):
         return ""
     job = replace(job, cases=(wrong[0].args,))
     if (fitted := _with_tiles_of(wrong[0], job, solution)) is None:

@@ -85,3 +85,13 @@ def test_an_axis_with_too_few_programs_is_named():
     grading._run_on_interpreter(COPY, wrong, runs, lambda stage: None)
     said = steps.too_few_programs(grading.make_job(COPY, wrong, runs), COPY_SOLUTION, runs)
     assert said.startswith("Along axis 1 of the grid there is 1 program, too few"), said
+
+
+def test_a_number_that_a_launch_should_not_give_is_named():
+    wrong = COPY_SOLUTION.replace("x.stride(0), x.stride(1), y.stride(0)", "x.stride(0), 2 * x.stride(1), y.stride(0)")
+    assert wrong != COPY_SOLUTION
+    runs = grading.make_runs(COPY)
+    grading._run_on_interpreter(COPY, wrong, runs, lambda stage: None)
+    job = grading.make_job(COPY, wrong, runs)
+    assert steps.other_argument(job, COPY_SOLUTION, runs).startswith("In your launch `stride_xn` is ")
+    assert steps.other_argument(job, wrong, runs) == ""
