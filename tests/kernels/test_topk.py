@@ -42,9 +42,9 @@ def assert_same(actual, expected):
     torch.testing.assert_close(actual, expected, rtol=0, atol=0, equal_nan=True)
 
 
-@pytest.fixture(params=[(64, 64), (0, 64), (0, 0)], ids=["rounds", "network", "sorted"])
+@pytest.fixture(params=[(64, 64), (1, 64), (0, 0)], ids=["rounds", "network", "sorted"])
 def rounds(request):
-    """The same k by rounds of a maximum, by a network, by sorting; in each, rows over 64 elements or 128 are cut."""
+    """By rounds of a maximum, by a network (of two or more, as in use), by sorting; rows over 64 or 128 are cut."""
     max_rounds, max_chosen = request.param
     with launch.sizes_as(max_rounds=max_rounds, max_chosen=max_chosen, tile=64):
         yield
