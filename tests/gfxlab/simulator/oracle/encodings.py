@@ -84,7 +84,7 @@ _SUFFIX = re.compile(r"(_e32|_e64|_sdwa|_dpp)+$")
 
 @lru_cache
 def texts(arch: str) -> dict[str, str]:
-    """By mnemonic a text that LLVM prints for it."""
+    """By mnemonic the shortest text that LLVM prints for it: the one with the fewest modifiers."""
     listing = "".join(
         f"[{','.join(hex(word >> 8 * n & 255) for word in each for n in range(4))}]\n" for each in _words(arch)
     )
@@ -94,7 +94,8 @@ def texts(arch: str) -> dict[str, str]:
         if not text or text.startswith(".") or "/*Invalid" in text:
             continue
         for part in text.split(" :: "):
-            found.setdefault(_SUFFIX.sub("", part.split()[0]), text)
+            name = _SUFFIX.sub("", part.split()[0])
+            found[name] = min(found.get(name, text), text, key=len)
     return found
 
 
