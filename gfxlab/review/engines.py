@@ -54,7 +54,11 @@ def by_order(compiled: Compiled, run: Run, before: list[Value], after: list[Valu
         if bad:
             kind = "last-bits" if all(_close(a, b) for _, a, b in bad) else "order"
             name, first, second = next((p for p in bad if not _close(*p[1:])), bad[0])
-            where = meeting.place(compiled, run, before, options) if run.instructions < FEW_INSTRUCTIONS else ("", 0)
+            where = (
+                meeting.place(compiled, run, copies(before), options)
+                if run.instructions < FEW_INSTRUCTIONS
+                else ("", 0)
+            )
             yield Finding(kind, compiled.name, _difference(name, first, second, "all at once", words), *where)
             return
 

@@ -113,6 +113,12 @@ atomic_kernel[(40,)](x, torch.zeros(1, device="cuda"))
 """
 
 
+ROUNDED = """
+@triton.jit
+def rounded_kernel(x_ptr, y_ptr):
+    tl.atomic_add(y_ptr, 1.0 / (3 + tl.load(x_ptr + tl.program_id(0))))
+rounded_kernel[(300,)](x, torch.zeros(1, device="cuda"))
+"""
 SCALED = """
 @triton.jit
 def scaled_kernel(x_ptr, y_ptr, n, alpha, BLOCK: tl.constexpr):
@@ -173,6 +179,7 @@ swap_kernel[(1,)](x, BLOCK=256)
         (OUTSIDE, "out-of-bounds", 7),
         (BEYOND, "beyond", 7),
         (ATOMIC, None, 0),
+        (ROUNDED, None, 0),
     ],
 )
 def test_each_fault_is_found_where_it_is_and_nothing_else(gfxlab, tmp_path, code, kind, line):
