@@ -84,7 +84,10 @@ def _by_halves(instruction: Decoded) -> list[tuple[Operand, list[Operand]]] | No
     The compiler has no use for the other half then: such an instruction reads nothing, until its result is read.
     """
     name, operands = instruction.mnemonic, instruction.operands
-    if instruction.second or instruction.modifiers and not _PACKED.match(name):
+    if instruction.second:
+        both = (instruction, instruction.second)
+        return [(one.operands[0], [one.operands[1]]) for one in both] if all(map(_moves, both)) else None
+    if instruction.modifiers and not _PACKED.match(name):
         return None
     if _COPY.fullmatch(name) or _FROM_BELOW.match(name):
         result, *sources = operands
@@ -103,6 +106,11 @@ def _by_halves(instruction: Decoded) -> list[tuple[Operand, list[Operand]]] | No
     return [(_half(result, h), [_half(o, c) if o.count == 2 else o for o, c in part]) for h, part in enumerate(parts)]
 
 
+def _moves(instruction: Decoded) -> bool:
+    """Half of a dual instruction that only copies a register."""
+    return instruction.mnemonic == "v_dual_mov_b32"
+
+
 def _numbered(operand: Operand) -> bool:
     return operand.is_scalar and operand.index < VCC
 
@@ -119,7 +127,10 @@ def _roles(instruction: Decoded) -> tuple[list[Operand], list[Operand]]:
     if instruction.second:
         reads, writes = _roles(instruction.second)
         kept = operands[:1] if _READ_TOO.match(name) else []
-        return [*kept, *operands[1:], *reads], [*operands[:1], *writes]
+        mine, theirs = (
+            [] if _moves(one) else reads for one, reads in ((instruction, operands[1:]), (instruction.second, reads))
+        )
+        return [*kept, *mine, *theirs], [*operands[:1], *writes]
     if name.startswith("v_writelane") or instruction.kind == "scratch" and "store" in name:
         # registers are saved by the pair or by four, and some of these may hold nothing
         return [], operands[:1] if name.startswith("v_") else []

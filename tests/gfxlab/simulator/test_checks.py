@@ -412,3 +412,17 @@ def test_an_atomic_of_one_half_reads_the_word_around_it(arch):
     x = torch.zeros(1, dtype=torch.float16)
     assert simulate(count_kernel, (3,), (x,), arch=arch).wrong == ()
     assert x.item() == 3
+
+
+@pytest.mark.parametrize(
+    "other, reads", [("mov_b32 v4, v0", ""), ("add_f32 v4, v0, v0", ""), ("add_f32 v4, v0, v1", "v1")]
+)
+def test_a_copy_that_is_issued_with_another_is_no_read(other, reads):
+    """The compiler copies a number that the first round of a loop has no use for."""
+    run = launch(f"v_dual_mov_b32 v3, v1 :: v_dual_{other}", arch="gfx1100")
+    assert [f"reads {reads}" in sentence for sentence in run.wrong] == [True] * bool(reads)
+
+
+def test_what_a_copy_that_is_issued_with_another_has_made_is_read_later():
+    code = "v_dual_mov_b32 v3, v1 :: v_dual_mov_b32 v4, v0\nv_add_f32 v5, v4, v4\nv_add_f32 v6, v3, v4"
+    assert "reads v3" in launch(code, arch="gfx1100").wrong[0]
