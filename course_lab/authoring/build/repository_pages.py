@@ -28,12 +28,17 @@ interpreter, in bfloat16 for gfx942, where the launch has 64 programs or more.
 A launch that needs what the simulator does not have stops with the instruction, its source line and the file to add it
 to. Which instructions there are, how each was checked and what is missing:
 [instruction by instruction](instructions.md).
+Straight lines of plain instructions (lane by lane, of the scalar unit, matrix products) are executed by a small C
+extension, 256 lanes at a time, which also moves the bytes of LDS and of global loads once they are checked. It is built
+where `pip install` finds a C compiler; without one the same instructions are numpy steps, mostly one and a half to
+three times slower, with the same results bit by bit (which of several NaN goes on is open in both).
+`GFXLAB_COMPILED=0` leaves it unused, `course doctor` says whether it is there, and one that was built of other sources
+is not taken.
 Attention gains least over the interpreter: there each tile is one call of a BLAS, here thousands of small products.
-`python -m course_lab.bench.steps "flash_attention, prefill"` shows where its time goes: 19,358 times an instruction is
-executed, for 71 waves each. More than a third is 1,280 matrix instructions. Ten times as fast would leave 7 µs for each
-execution, all told; a numpy call on one register of so many waves takes one to two while everything is in a cache, most
-instructions are several calls, and the registers of a batch (8 MiB) do not fit into the second level. One product of 65
-waves cannot be had under 56 µs: 18 in BLAS, 38 to add and to round, since every instruction rounds its sum to float32.
+`python -m course_lab.bench.steps "flash_attention, prefill"` shows where its time goes. With numpy alone it was 19,358
+steps of 71 waves, and ten times as fast would have left 7 µs for each, which is what a few numpy calls cost whatever
+they do; compiled it is 3,176 steps. Half of what is left are matrix products and the lines around them, a third are
+loads and stores of LDS, of which the checks for races take more than the bytes.
 How Triton's own tests fare stands in [conformance.md](conformance.md).
 """
 

@@ -7,7 +7,7 @@ from itertools import groupby
 
 from gfxlab.simulator.compiled.extension import EXTENSION
 from gfxlab.simulator.compiled.micro import Micro
-from gfxlab.simulator.compiled.translate import Translator
+from gfxlab.simulator.compiled.translate import Translator, overflows
 from gfxlab.simulator.core.program import Decoded
 from gfxlab.simulator.instructions.common import Step, Target
 
@@ -19,11 +19,12 @@ class Run:
 
     def __init__(self, micros: list[Micro], tables: bytes, registers: int, steps: tuple[Step, ...]):
         self._steps = steps
+        self._overflows = any(map(overflows, micros))
         self._run = EXTENSION.make(b"".join(one.packed() for one in micros), tables, registers)
         self._execute = EXTENSION.run
 
     def __call__(self, w) -> None:
-        if w.unusual or w.saturates:
+        if w.unusual or w.saturates and self._overflows:
             for step in self._steps:
                 step(w)
         else:

@@ -38,6 +38,7 @@ from gfxlab.simulator.instructions.registry import Unknown, plain_name
 
 _LANEWISE = {name: number for number, name in enumerate(EXTENSION.OPERATIONS)} if EXTENSION else {}
 _SCALAR = {name: number for number, name in enumerate(EXTENSION.SCALAR_OPERATIONS)} if EXTENSION else {}
+_HALVES = {number for name, number in _LANEWISE.items() if vector.TABLE[name].results[0] in ("f16", "2f16")}
 _SAME_AS = {  # of the scalar unit: differ in what their operands are only
     "s_movk_i32": "s_mov_b32",
     "s_addk_i32": "s_add_i32",
@@ -207,6 +208,11 @@ class Translator:
             )
             for place, (one, half) in enumerate(zip(sources, chosen))
         ]
+
+
+def overflows(micro: Micro) -> bool:
+    """Whether MODE.FP16_OVFL changes what it gives."""
+    return micro.kind == LANEWISE and micro.number in _HALVES
 
 
 def _in_turn(first: Micro, second: Micro) -> list[Micro]:

@@ -422,11 +422,10 @@ class LocalData(Pieces):
         groups, rest = divmod(len(register), per_group)
         if rest or w.window.start % per_group:
             return (register + offset).astype(I64)
-        by_group = register.reshape(groups, per_group, w.lanes)
         key = who, int(register[0, 0])
         pattern = self._patterns.get(key)
         if pattern is None and self._kept < _KEPT:
-            first = by_group[0].copy()
+            first = register[:per_group].copy()
             pattern = self._patterns[key] = Pattern(first, (first + offset).astype(I64))
         if pattern is None or not _repeats(register, pattern.register):
             return (register + offset).astype(I64)

@@ -22,13 +22,15 @@ class Places:
     """The cells that an access touches, and the wave of each, broadcasting to one shape.
 
     common: all waves of every workgroup do this; cells count from the first of a workgroup, and the same access will
-    get this very object again. stored: for which workgroups it was marked as written, bool [workgroup], if common.
+    get this very object again. stored: for which workgroups it was marked as written, bool [workgroup], if common;
+    everywhere: for all.
     """
 
     cell: np.ndarray
     wave: np.ndarray
     common: bool = False
     stored: np.ndarray = field(default_factory=lambda: np.zeros(0, bool))
+    everywhere: bool = False
 
 
 @dataclass(frozen=True)
@@ -43,11 +45,13 @@ class Access:
 class Intervals:
     """For each workgroup a state: what it did since its last barrier, as far as that is known to be harmless.
 
-    States are numbers: 0 after a barrier, each other one a step from the one before it.
+    States are numbers: 0 after a barrier, each other one a step from the one before it. Mostly all workgroups are in
+    the same one: then it stands in `_of_all`, and the array is out of date.
     """
 
     def __init__(self, groups: int):
         self._states = np.zeros(groups, np.int64)
+        self._of_all: int | None = 0
         self._next: dict[tuple[int, Decoded, int], int] = {}
         self._steps: list[tuple[int, Access | None]] = [(_UNKNOWN, None)]
 
@@ -56,7 +60,7 @@ class Intervals:
         following = self._next.get(_step(self._common(groups), access))
         if following is None:
             return False
-        self._states[groups] = following
+        self._set(groups, following)
         return True
 
     def learn(self, groups: slice, access: Access) -> None:
@@ -66,19 +70,22 @@ class Intervals:
             return self.lose(groups)
         following = self._next[_step(state, access)] = len(self._steps)
         self._steps.append((state, access))
-        self._states[groups] = following
+        self._set(groups, following)
 
     def lose(self, groups: slice) -> None:
         """These workgroups did what is not known to be harmless."""
-        self._states[groups] = _UNKNOWN
+        self._set(groups, _UNKNOWN)
 
     def barrier(self, groups: np.ndarray) -> None:
         """These workgroups, bool [workgroup], begin anew."""
-        self._states[groups] = 0
+        if groups.all():
+            self._of_all = 0
+        else:
+            self._apart()[groups] = 0
 
     def accesses(self, groups: np.ndarray) -> list[tuple[np.ndarray, list[Access]]]:
         """What these workgroups, bool [workgroup], did since the barrier: numbers of workgroups, accesses in order."""
-        states = set(self._states[groups].tolist()) - {0, _UNKNOWN}
+        states = set(self._apart()[groups].tolist()) - {0, _UNKNOWN}
         return [(np.flatnonzero(groups & (self._states == state)), self._path(state)) for state in states]
 
     def _path(self, state: int) -> list[Access]:
@@ -88,7 +95,21 @@ class Intervals:
             path.append(access)
         return path[::-1]
 
+    def _set(self, groups: slice, state: int) -> None:
+        if not groups.start and (groups.stop is None or groups.stop >= len(self._states)):
+            self._of_all = state
+        else:
+            self._apart()[groups] = state
+
+    def _apart(self) -> np.ndarray:
+        """The state of each workgroup, which may be changed."""
+        if self._of_all is not None:
+            self._states[:], self._of_all = self._of_all, None
+        return self._states
+
     def _common(self, groups: slice) -> int:
+        if self._of_all is not None:
+            return self._of_all
         states = self._states[groups]
         first = int(states[0])
         return first if (states == first).all() else _UNKNOWN

@@ -44,6 +44,7 @@ class Races(Watcher):
         kept = 1 if self._alike else groups
         self._intervals = Intervals(groups)
         self._applied = np.zeros(groups, bool)  # whether the cells tell what a workgroup did, or only its interval
+        self._some_applied = False  # whether they do of any
         self._common: dict[tuple[Pattern, int], Places] = {}
         self._take(np.zeros((kept, -(-size // self._unit), 2 * self._columns), np.uint8))
         self._ever = np.zeros(self._touched.shape[:2], bool)
@@ -91,16 +92,20 @@ class Races(Watcher):
         if self._alike and not everyone:
             self._part()
         self._intervals.barrier(groups)
-        if self._applied[groups].any():
+        if self._some_applied and self._applied[groups].any():
             low, high = self._low // self._unit, -(-self._high // self._unit)
             self._touched[slice(None) if everyone else groups, low:high] = 0
             self._applied[groups] = False
+            self._some_applied = bool(self._applied.any())
 
     def _mark_written(self, places: Places, groups: slice) -> None:
+        if places.everywhere:
+            return
         if not places.common:
             self._ever.reshape(-1)[places.cell] = True
         elif not places.stored[groups].all():
             self._ever.reshape(-1)[self._everywhere(places, groups).cell] = places.stored[groups] = True
+            places.everywhere = bool(places.stored.all())
 
     # ---- who meets whom ----------------------------------------------------------------------------------------------
 
@@ -108,7 +113,7 @@ class Races(Watcher):
         """Whether an access meets one of another wave since the barrier: a load one that wrote, a store any."""
         groups = self._groups_of(w)
         if self._intervals.repeat(groups, access):
-            if self._applied[groups].any():
+            if self._some_applied and self._applied[groups].any():
                 self._apply(access, groups)
             return False
         self._catch_up()
@@ -130,7 +135,7 @@ class Races(Watcher):
         for groups, accesses in self._intervals.accesses(~self._applied):
             for access in accesses:
                 self._apply(access, groups)
-        self._applied[:] = True
+        self._applied[:] = self._some_applied = True
 
     def _apply(self, access: Access, groups: slice | np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Write an access of these workgroups into the cells; which, and of which wave."""

@@ -12,10 +12,11 @@ from one_instruction import signature, steps
 
 from gfxlab.simulator.compiled import extension
 from gfxlab.simulator.compiled.runs import Run
+from gfxlab.simulator.core.memory import LocalData
 from gfxlab.simulator.core.operands import EXEC
 from gfxlab.simulator.core.state import Waves
 from gfxlab.simulator.core.values import NARROW, WIDE
-from gfxlab.simulator.instructions import scalar, vector
+from gfxlab.simulator.instructions import Step, scalar, vector
 
 pytestmark = pytest.mark.skipif(extension.EXTENSION is None, reason="the extension is not built")
 
@@ -56,6 +57,8 @@ def begin(lanes: int, mask: str, seed: int, V: dict[int, np.ndarray]) -> Waves:
     for number, value in SCALARS.items():
         w.S[:, number] = value
     w.S[:, 20:30] = words(seed + 2, WAVES, 10)
+    w.lds = LocalData(WAVES, 512)
+    w.lds.content[:] = np.arange(w.lds.content.size) * 37 >> 2
     w.SCC[:] = [True, False, True, False, True]
     on = np.random.default_rng(seed).random((WAVES, lanes)) < {"all": 2, "none": 0}.get(mask, 0.6)
     if mask == "some":
@@ -65,30 +68,31 @@ def begin(lanes: int, mask: str, seed: int, V: dict[int, np.ndarray]) -> Waves:
     return w
 
 
-def after(text: str, arch: str, mask: str, seed: int, V: dict[int, np.ndarray]) -> tuple[bool, tuple[np.ndarray, ...]]:
-    """Whether the extension does all of it, and all registers afterwards."""
-    made = steps(text, arch, registers=REGISTERS)
+def after(made: list[Step], arch: str, mask: str, seed: int, V: dict[int, np.ndarray]) -> tuple[np.ndarray, ...]:
+    """All registers, and LDS, after these steps."""
     w = begin(64 if arch.startswith("gfx9") else 32, mask, seed, V)
     with np.errstate(all="ignore"):
         for step in made:
             step(w)
-    w.select(None)
-    return all(isinstance(step, Run) for step in made), (*w.everything(np.ones(WAVES, bool)),)
+    return w.everything(np.ones(WAVES, bool))
 
 
 def same(text: str, monkeypatch, arch: str = "gfx942", masks=MASKS, seed: int = 0, V=None) -> bool:
-    """Compare both ways; whether the extension did it. V: what registers hold, [wave, lane], instead of odd words."""
-    compiled = False
+    """Compare both ways; whether the extension does all of it. V: what registers hold, instead of odd words."""
+    compiled = steps(text, arch, registers=REGISTERS)
+    monkeypatch.setenv(extension.VARIABLE, "0")
+    by_numpy = steps(text, arch, registers=REGISTERS)
     for mask in masks:
-        monkeypatch.delenv(extension.VARIABLE, raising=False)
-        compiled, got = after(text, arch, mask, seed, V or {})
+        monkeypatch.delenv(extension.VARIABLE)
+        got = after(compiled, arch, mask, seed, V or {})
         monkeypatch.setenv(extension.VARIABLE, "0")
-        _, wanted = after(text, arch, mask, seed, V or {})
-        for name, a, b in zip(("V", "S", "SCC", "EXEC"), got, wanted):
+        wanted = after(by_numpy, arch, mask, seed, V or {})
+        for name, a, b in zip(("V", "S", "SCC", "EXEC", "LDS"), got, wanted):
             if not np.array_equal(a, b) and not (name == "V" and which_nan(text) and alike(a, b)):
                 place = tuple(int(i) for i in np.argwhere(a != b)[0])
                 pytest.fail(f"{text} on {arch}, lanes {mask}: {name}{place} is {a[place]:#x}, not {b[place]:#x}")
-    return compiled
+    monkeypatch.delenv(extension.VARIABLE)
+    return all(isinstance(step, Run) for step in compiled)
 
 
 def which_nan(text: str) -> bool:
@@ -237,3 +241,27 @@ def test_matrix_products(arch, text, kind, monkeypatch):
     both = {"f32": single[0], "bf16": single[0] >> 16 | single[1] & 0xFFFF0000, "f16": low | high << 16}[kind]
     V = {register: (both if register < 32 else single[0])[register] for register in range(48)}
     assert same(text, monkeypatch, arch, masks=("all", "live"), V=V)
+
+
+LANES = np.arange(64)
+ADDRESSES = {
+    "side by side": LANES * 4,
+    "far apart": LANES * 16 % 496,
+    "for one word": 0 * LANES + 64,
+    "not aligned": LANES * 7 + 1,
+    "beyond the end": LANES * 16 + 8 * (LANES % 3) - 32,
+}
+LOCAL = """
+    ds_read_b32 v10, v1 | ds_read_b64 v[10:11], v1 offset:8 | ds_read_b128 v[0:3], v1 | ds_read_b96 v[10:12], v1
+    ds_read2_b32 v[1:2], v1 offset1:9 | ds_read2st64_b64 v[10:13], v1 offset1:1 | ds_read_u8 v10, v1
+    ds_read_i8 v10, v1 | ds_read_u16 v10, v1 offset:2 | ds_read_i16 v10, v1 | ds_read_u16_d16_hi v10, v1
+    ds_write_b32 v1, v2 | ds_write_b64 v1, v[2:3] offset:16 | ds_write_b128 v1, v[4:7] | ds_write_b8 v1, v2 | ds_write_b16 v1, v2
+    ds_write2_b32 v1, v2, v3 offset1:5 | ds_write_b96 v1, v[2:4] | ds_write_b16_d16_hi v1, v2
+"""
+
+
+@pytest.mark.parametrize("where", ADDRESSES)
+def test_local_data(where, monkeypatch):
+    address = np.broadcast_to(ADDRESSES[where], (WAVES, 64)).astype(np.uint32)
+    for text in re.split(r" \| |\n", LOCAL.strip()):
+        same(text.strip(), monkeypatch, V={1: address})
