@@ -255,8 +255,8 @@ LOCAL = """
     ds_read_b32 v10, v1 | ds_read_b64 v[10:11], v1 offset:8 | ds_read_b128 v[0:3], v1 | ds_read_b96 v[10:12], v1
     ds_read2_b32 v[1:2], v1 offset1:9 | ds_read2st64_b64 v[10:13], v1 offset1:1 | ds_read_u8 v10, v1
     ds_read_i8 v10, v1 | ds_read_u16 v10, v1 offset:2 | ds_read_i16 v10, v1 | ds_read_u16_d16_hi v10, v1
-    ds_write_b32 v1, v2 | ds_write_b64 v1, v[2:3] offset:16 | ds_write_b128 v1, v[4:7] | ds_write_b8 v1, v2 | ds_write_b16 v1, v2
-    ds_write2_b32 v1, v2, v3 offset1:5 | ds_write_b96 v1, v[2:4] | ds_write_b16_d16_hi v1, v2
+    ds_write_b32 v1, v2 | ds_write_b64 v1, v[2:3] offset:16 | ds_write_b128 v1, v[4:7] | ds_write_b8 v1, v2
+    ds_write_b16 v1, v2 | ds_write2_b32 v1, v2, v3 offset1:5 | ds_write_b96 v1, v[2:4] | ds_write_b16_d16_hi v1, v2
 """
 
 
