@@ -704,6 +704,25 @@ def test_a_sample_takes_so_many_of_each_function_and_the_same_for_the_same_seed(
     assert plugin.sampled(tests, 0, seed=3) == set(tests)
 
 
+def test_a_survey_goes_on_where_pytest_itself_fails_while_it_reports_a_test(tmp_path, monkeypatch):
+    """And gives up where it fails before the first one."""
+    (tmp_path / survey.FOLDER).mkdir(parents=True)
+    (tmp_path / survey.FOLDER / "test_core.py").touch()
+    starts = []
+
+    def run(children, folder, targets, log, **options):
+        starts.append(log)
+        if len(starts) == 1:
+            log.write_text('{"test": "a", "outcome": "failed", "why": "TookTooLong"}\n')
+        return len(starts) == 2
+
+    monkeypatch.setattr(survey, "_run", run)
+    report = survey.conformance(tmp_path, archs=["gfx942"], logs=tmp_path / "logs")
+    assert len(starts) == 2 and report.counts("gfx942")["late"] == 1
+    with pytest.raises(RuntimeError, match="ended before the first test"):
+        survey.conformance(tmp_path, archs=["gfx942"], logs=tmp_path / "logs")
+
+
 ALARM = "IllegalAccess: lane 0 of wave 0 of program 0 stores element 3 of X, past the end of its 1 elements (line 30)"
 
 
