@@ -11,6 +11,8 @@ EQUIVALENT = {
         Equivalent("drop-other", r"x = tl\.load", _NOT_LEFT),
         *idle(r"place = tl\.load"),
         Equivalent("without-float32", r"x = tl\.load", ROUNDED),
+        Equivalent("rounds-early", "`best`", ROUNDED),
+        Equivalent("without-int64", "program_id", DENSE),
     ),
     "9.2": (
         Equivalent("half-mask", "cumsum", "lanes past the end count only where all have passed, and k - 1 is the most"),
@@ -18,7 +20,8 @@ EQUIVALENT = {
     ),
     "9.3": (
         Equivalent("flat-mask", r"x = tl\.load", ZERO),
-        Equivalent("other-value", r"weight = tl\.load", ZERO),
+        Equivalent("other-value", r"(x|weight) = tl\.load", ZERO),
+        Equivalent("without-int64", "program_id", DENSE),
     ),
     "9.4": (Equivalent("without-int64", "`page`", _SLOTS),),
     "9.5": (*idle(r"(chosen|slot|position) = tl\.load"), Equivalent("without-int64", r"page = tl\.load", _SLOTS)),

@@ -191,7 +191,7 @@ _SAMPLE = Exercise(
     cases=(
         Case("8 candidates, a temperature of 1", _candidates(12, 8, 1.0), **_EXACT, again=True),
         Case("40 candidates, a temperature of 0.7", _candidates(12, 40, 0.7), **_EXACT),
-        Case("70 candidates, a temperature of 2.5", _candidates(12, 70, 2.5), **_EXACT),
+        Case("1,100 candidates, a temperature of 2.5", _candidates(3, 1100, 2.5), **_EXACT),
         Case("one candidate", _candidates(5, 1, 0.7), **_EXACT),
         Case("the random number is 0", _candidates(4, 16, 1.0, uniform=0.0), **_EXACT),
         Case("the random number is just below 1", _candidates(6, 9, 1.0, uniform=1 - 2**-24), **_EXACT),
