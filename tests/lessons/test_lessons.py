@@ -34,8 +34,8 @@ OPTIONAL = {exercise.number for lesson in LESSONS if lesson.required for exercis
 OPTIONAL -= {number for lesson in LESSONS for number in lesson.required}
 
 
-# `make test` grades the exercises' solutions once, where they stand: `pytest --nbval solutions/` fails for one that does
-# not pass. The steps inside a lesson stand in no such notebook.
+# `make test` grades the exercises' solutions once, where they stand: `pytest --nbval solutions/` fails for one that
+# does not pass. The steps inside a lesson stand in no such notebook.
 IN_NOTEBOOKS = {exercise.number for lesson in LESSONS for exercise in lesson.exercises}
 SOLUTIONS = [pytest.param(number, marks=pytest.mark.slow) if number in IN_NOTEBOOKS else number for number in EXERCISES]
 
