@@ -17,7 +17,7 @@ from kernel_testing import WITHOUT_GPU
 import course_kernels
 from course_lab.authoring.operators import Generated, generate
 from course_lab.authoring.operators.equivalent import Equivalent
-from course_lessons.reasons import COMMUTES, DENSE, IDLE, PROMOTED, idle
+from course_lessons.reasons import COMMUTES, DENSE, IDLE, LAST, PROMOTED, ZERO, idle
 
 PACKAGE = Path(course_kernels.__file__).parent
 TESTS = Path(__file__).parent
@@ -31,12 +31,19 @@ EVERY = int(os.environ.get("MUTATION_EVERY", "40"))  # of a family's mutants eac
 _AGAIN = "each turn computes it anew, and the last one stands"
 _FULL = "the interpreter multiplies exactly, whatever it is told; the machine code's tests see it"
 EQUIVALENT = {
-    "activations": idle(),
+    "activations": (*idle(), Equivalent("without-float32", r"dy = tl\.load", PROMOTED)),
     "attention": (Equivalent("without-precision", ".", _FULL),),
     "dropout": (*idle(), Equivalent("without-float32", "residual_ptr", PROMOTED)),
-    "linear": (Equivalent("into-loop", "does `y` in every turn", _AGAIN), Equivalent("without-int64", ".", DENSE)),
+    "linear": (
+        Equivalent("into-loop", "does `y` in every turn", _AGAIN),
+        Equivalent("without-int64", ".", DENSE),
+        Equivalent("other-value", r"weight = tl\.load", ZERO),
+        Equivalent("without-float32", r"x = tl\.load", PROMOTED),
+    ),
     "mla": idle(r"nope_ptr \+ offs_d"),
     "quant": idle("evict_first"),
+    "rope": idle(r"(sin|radians) = tl\.load"),
+    "softmax": (Equivalent("into-loop", "`row_max`", _AGAIN), Equivalent("rounds-early", "`y`", LAST)),
     "topk": (Equivalent("half-mask", "beside `probe < run`", IDLE),),
     "vector_add": (
         *idle(),
