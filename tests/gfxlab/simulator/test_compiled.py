@@ -20,6 +20,13 @@ from gfxlab.simulator.instructions import Step, scalar, vector
 
 pytestmark = pytest.mark.skipif(extension.EXTENSION is None, reason="the extension is not built")
 
+
+@pytest.fixture(autouse=True)
+def _both_ways(monkeypatch):
+    """Also where the whole run leaves the extension unused."""
+    monkeypatch.delenv(extension.VARIABLE, raising=False)
+
+
 REGISTERS = 64
 MASKS = ("all", "some", "none", "live")
 WAVES, LIVE = 5, np.array([True, False, True, True, False])
