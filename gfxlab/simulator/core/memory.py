@@ -227,9 +227,10 @@ class Region:
         if width > self.bytes.u8.size:
             return np.zeros(offset.shape, bool)
         inside = (offset >= 0) & (offset + width <= self.bytes.u8.size)
-        cells, index = self._real.at(np.where(inside, offset, 0), width)
-        real = cells[index]
-        return inside & (real.all(axis=-1) if real.ndim > offset.ndim else real)
+        start, shift = np.where(inside, offset, 0), self.unit.bit_length() - 1
+        first, behind = start >> shift, (start + (width - 1) >> shift) + 1
+        before = self._real_before
+        return inside & (before[behind] - before[first] == behind - first)
 
     def widen(self, offset: int) -> bool:
         """Let the rest of the storage be touched, too, if that is where a byte lies; False if it was already."""
@@ -239,19 +240,19 @@ class Region:
         count = self.bytes.u8.size // size
         names = " and ".join(dict.fromkeys(span.name for span in self.spans))
         self.spans.append(Span(f"the storage of {names}", 0, count * size, size, Strided((count,), (1,))))
-        self.__dict__.pop("_real", None)
+        self.__dict__.pop("_real_before", None)
         self._widened = True
         return True
 
     @cached_property
-    def _real(self) -> Shadow:
-        """Which elements of the storage belong to a tensor."""
-        real = Shadow(self.bytes.u8.size, np.bool_, self.unit)
+    def _real_before(self) -> np.ndarray:
+        """How many elements before each place of the storage belong to a tensor, in units of the smallest: int64."""
+        real = np.zeros(-(-self.bytes.u8.size // self.unit), bool)
         for span in self.spans:
             places = np.repeat(span.exists(), span.itemsize // self.unit)
             first = span.start // self.unit
-            real.cells[first : first + places.size] |= places
-        return real
+            real[first : first + places.size] |= places
+        return np.concatenate([[0], np.cumsum(real)])
 
 
 class GlobalMemory:
@@ -408,6 +409,7 @@ class LocalData(Pieces):
         self._pattern_of: dict[int, Pattern] = {}  # by the id of an array that `address` gave
         self._given: dict[tuple[Pattern, int], np.ndarray] = {}
         self._kept = 0
+        self._repeats = extension.EXTENSION.repeats if extension.used() else _repeats
 
     def piece(self, w) -> np.ndarray:
         return w.group
@@ -427,7 +429,7 @@ class LocalData(Pieces):
         if pattern is None and self._kept < _KEPT:
             first = register[:per_group].copy()
             pattern = self._patterns[key] = Pattern(first, (first + offset).astype(I64))
-        if pattern is None or not _repeats(register, pattern.register):
+        if pattern is None or not self._repeats(register, pattern.register):
             return (register + offset).astype(I64)
         given = self._given.get((pattern, groups))
         if given is None:
@@ -468,8 +470,6 @@ class LocalData(Pieces):
 
 def _repeats(register: np.ndarray, pattern: np.ndarray) -> bool:
     """Whether [wave, lane] holds what these waves of a workgroup do, over and over."""
-    if extension.used():
-        return extension.EXTENSION.repeats(register, pattern)
     return bool((register.reshape(-1, *pattern.shape) == pattern).all())
 
 

@@ -208,17 +208,30 @@ def to_float8(x: np.ndarray, kind: str, fnuz: bool, saturate: bool | np.ndarray)
 
     saturate: numbers beyond the largest become the largest; else infinity where the format has one, else NaN.
     """
-    values = small_float_values(kind, fnuz)
-    finite = values[:128][np.isfinite(values[:128])].astype(F64)
-    middle = (finite[1:] + finite[:-1]) / 2
-    beyond = finite[-1] + (finite[-1] - finite[-2]) / 2
-    size = np.abs(np.asarray(x, F64))
-    code = np.searchsorted(middle, size, side="left")
-    tie = np.append(middle, np.nan)[code] == size
-    code = np.where(tie & (code % 2 == 1), code + 1, code)
-    nan = 0x80 if fnuz else 0x7F
-    infinity = len(finite) if len(finite) < 127 and not fnuz else nan
-    over = (size > beyond) | (size == beyond) & (len(finite) % 2 == 0)
-    code = np.where(over & ~np.asarray(saturate), infinity, code)
-    negative = np.signbit(x) & ((code > 0) & (code < 0x80) if fnuz else True)
-    return np.where(np.isnan(x), nan, code | (negative << 7)).astype(U32)
+    mantissa, bias, largest = _limits(kind, fnuz)
+    bits = np.asarray(x, F32).view(U32)
+    size = bits & U32(0x7FFFFFFF)
+    dropped = 23 - mantissa
+    code = (size + U32((1 << dropped - 1) - 1) + (size >> U32(dropped) & U32(1))) >> U32(dropped)
+    code -= U32(127 - bias << mantissa)
+    denormal = size < U32(128 - bias << 23)
+    if denormal.any():  # the sum's last bit is one unit of the result, so that adding rounds
+        unit = U32(151 - bias - mantissa << 23)
+        code = np.where(denormal, (size.view(F32) + unit.view(F32)).view(U32) - unit, code)
+    nan = U32(0x80 if fnuz else 0x7F)
+    infinity = nan if fnuz or largest == 0x7E else U32(largest + 1)
+    over = code > U32(largest)
+    if over.any():
+        code = np.where(over, np.where(saturate, U32(largest), infinity), code)
+    sign = bits >> U32(24) & U32(0x80)
+    if fnuz:  # has one zero
+        sign = np.where(code & U32(0x7F), sign, U32(0))
+    return np.where(size > U32(0x7F800000), nan, code | sign)
+
+
+@cache
+def _limits(kind: str, fnuz: bool) -> tuple[int, int, int]:
+    """Of a format of 8 bits: bits of mantissa, bias of the exponent, code of the largest number."""
+    exponent_bits, mantissa = _SMALL[kind]
+    finite = np.isfinite(small_float_values(kind, fnuz)[:128])
+    return mantissa, (1 << exponent_bits - 1) - (not fnuz), int(np.flatnonzero(finite)[-1])

@@ -14,6 +14,7 @@ import numpy as np
 
 from gfxlab.simulator.compiled import extension
 from gfxlab.simulator.core import faults, values
+from gfxlab.simulator.core.memory import Region
 from gfxlab.simulator.core.numbers import I32, I64, U8, U16, U32
 from gfxlab.simulator.core.operands import M0, NULL, Operand
 from gfxlab.simulator.core.program import Decoded
@@ -81,7 +82,9 @@ def build(name: str, instruction: Decoded, target: Target) -> Step:
         step = _load(instruction, address, width, register_writer(data, width, filling, target))
         whole = filling in WHOLE_REGISTERS and data.half is None and not instruction.reaches_beyond
         return _compiled_load(step, instruction, address, width, data, filling) if whole and extension.used() else step
-    return _store(instruction, address, width, register_reader(data, width, filling))
+    step = _store(instruction, address, width, register_reader(data, width, filling))
+    whole = filling != "high" and data.is_vector and not data.half and not instruction.reaches_beyond
+    return _compiled_store(step, instruction, address, width, data) if whole and extension.used() else step
 
 
 # ---- addresses -------------------------------------------------------------------------------------------------------
@@ -339,17 +342,15 @@ def _load(instruction: Decoded, address: Address, width: int, write_registers) -
 
 
 def _compiled_load(step: Step, instruction: Decoded, address: Address, width: int, data: Operand, filling: str) -> Step:
-    """The same by the extension, where all lanes go to one tensor; elsewhere `step`."""
+    """The same by the extension, where all lanes go to one storage; elsewhere `step`."""
     signed = filling == "signed"
 
     def run(w: Waves) -> None:
         where, inside = address(w)
         active = _active(w, inside)
-        low, high = extension.EXTENSION.bounds(where, active)
-        region = w.memory.whole(low, high + width) if low <= high else None
+        region = _only_region(w, where, active, width)
         if region is None:
             return step(w)
-        where -= region.base
         for watcher in w.watchers:
             watcher.load(w, instruction, region, where, active, width)
         content = region.bytes.u8
@@ -357,6 +358,20 @@ def _compiled_load(step: Step, instruction: Decoded, address: Address, width: in
         extension.EXTENSION.load(content, where, w.V, data.index, width, signed, *place, w.mask, inside)
 
     return run
+
+
+def _only_region(w: Waves, where: np.ndarray, active: np.ndarray | None, width: int) -> Region | None:
+    """What `_one_region` finds, by the extension: if there is one, `where` then are the offsets in it."""
+    low, high = extension.EXTENSION.bounds(where, active)
+    if low > high:
+        return None
+    region = w.memory.whole(low, high + width)
+    if region is None:
+        region = w.memory.region_of(low)
+        if region is None or not region.holds(where - region.base, width).all():
+            return None
+    where -= region.base
+    return region
 
 
 def _zero_beyond(inside: np.ndarray, words: list[np.ndarray]) -> list[np.ndarray]:
@@ -369,6 +384,25 @@ def _store(instruction: Decoded, address: Address, width: int, read_registers) -
     def run(w: Waves) -> None:
         where, inside = address(w)
         write(w, instruction, where, _active(w, inside), read_registers(w), width)
+
+    return run
+
+
+def _compiled_store(step: Step, instruction: Decoded, address: Address, width: int, data: Operand) -> Step:
+    """The same by the extension, where all lanes go to one storage; elsewhere `step`."""
+    words = max(1, width // 4)
+
+    def run(w: Waves) -> None:
+        where, inside = address(w)
+        active = _active(w, inside)
+        region = _only_region(w, where, active, width)
+        if region is None:
+            return step(w)
+        stored = [w.V[data.index + place] for place in range(words)]
+        for watcher in w.watchers:
+            watcher.store(w, instruction, region, where, active, width, stored)
+        content = region.bytes.u8
+        extension.EXTENSION.store(content, where, w.V, data.index, width, content.size, 0, 0, 1, active)
 
     return run
 
