@@ -9,6 +9,7 @@ found by Triton's own code (`gfxlab.engine`).
 from __future__ import annotations
 
 import inspect
+import operator
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -95,10 +96,29 @@ def bind(kernel: Any, args: Sequence[Any], kwargs: dict[str, Any], grid: Grid | 
 
 
 def sizes(grid: Grid, args: dict[str, Any]) -> tuple[int, int, int]:
-    """Programs on the three axes."""
+    """Programs on the three axes.
+
+    Raises:
+        TypeError, RuntimeError: as `programs`.
+    """
     found = grid(args) if callable(grid) else grid
-    found = tuple(int(n) for n in (found if isinstance(found, Sequence) else (found,)))
-    return (*found, 1, 1, 1)[:3]
+    return programs(found if isinstance(found, Sequence) else (found,))
+
+
+def programs(grid: Sequence[Any]) -> tuple[int, int, int]:
+    """A grid of one to three axes as three numbers.
+
+    Raises:
+        TypeError: an axis is no whole number, such as n / BLOCK.
+        RuntimeError: an axis is negative: the launch that HIP refuses.
+    """
+    try:
+        found = (*map(operator.index, grid), 1, 1, 1)[:3]
+    except TypeError:
+        raise TypeError(f"a grid has whole numbers, not {tuple(grid)}: take triton.cdiv(n, BLOCK)") from None
+    if min(found) < 0:
+        raise RuntimeError(f"Triton Error [HIP]: invalid configuration: a grid of {found} has a negative axis")
+    return found
 
 
 def parameters(kernel: Any) -> tuple[str, ...]:

@@ -22,7 +22,7 @@ from triton.backends.compiler import GPUTarget
 from triton.runtime.cache import get_cache_manager
 
 from gfxlab import hardware
-from gfxlab.bound import Value
+from gfxlab.bound import Value, programs
 from gfxlab.engine import arguments
 
 _OWN_FILE = re.compile(r'(\.file\s+1\s+)"[^"]*"(?:\s+"[^"]*")?')
@@ -176,13 +176,14 @@ class _Launcher:
     def __call__(self, x, y, z, stream, function, kernel_metadata, launch_metadata, enter, leave, *args):
         if enter is not None:
             enter(launch_metadata)
-        if x * y * z > 0:
+        grid = programs((x, y, z))
+        if 0 not in grid:
             if len(args) != len(self._signature):
                 names = ", ".join(self._signature)
                 raise TypeError(f"{self._loaded.name} takes {names}: {len(self._signature)} arguments, not {len(args)}")
             given = dict(zip(self._signature, args, strict=True))
             values = arguments.of(self._signature, given)
-            triton.runtime.driver.active.run(self._loaded, (int(x), int(y), int(z)), values, given)
+            triton.runtime.driver.active.run(self._loaded, grid, values, given)
         if leave is not None:
             leave(launch_metadata)
 

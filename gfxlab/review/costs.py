@@ -19,6 +19,7 @@ _COALESCED = 0.5  # of the segments that an access touches
 _MUCH = 0.1  # of the launch: of its bytes, of its instructions
 _FEW_WAVES = 0.25  # of those that a SIMD can hold
 _LANES_ON = 0.5
+_LANES_TAKING = 0.25  # masks of loads leave arithmetic on, and of small blocks most lanes
 _AGAIN = 2.0
 _SMALL = 1 << 16  # bytes that any cache keeps: reading them again costs nothing worth a line
 _FEW = 1 << 15  # bytes that may come in narrow pieces
@@ -110,9 +111,13 @@ def _occupancy(run: Run, report: AmdReport) -> Iterator[Finding]:
 
 
 def _idle(run: Run) -> Iterator[Finding]:
+    off = _most(run, lambda line: line.instructions * (1 - line.active))
+    loads = [one for one in run.program.instructions if one.kind == "global load"]
     if run.active < _LANES_ON:
         evidence = f"Over the whole launch {run.active:.0%} of the lanes are on."
-        off = _most(run, lambda line: line.instructions * (1 - line.active))
+        yield Finding("idle-lanes", run.compiled.name, evidence, *off)
+    elif run.loads.bytes > _SMALL and (taking := run.active_in(loads)) < _LANES_TAKING:
+        evidence = f"In its loads {taking:.0%} of the lanes are on."
         yield Finding("idle-lanes", run.compiled.name, evidence, *off)
     x, y, z = run.grid
     stores = [int(run.executed[i]) for i, block in enumerate(run.program.blocks) if _stores(run, block)]

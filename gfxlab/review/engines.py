@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import copy
 import itertools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
@@ -68,7 +69,7 @@ def by_interpreter(
 ) -> Iterator[Finding]:
     """Interpret the launch with NaN, infinities and zeros in masked lanes, and compare with the machine code."""
     if launch is None or not _plain(launch, before):
-        yield Finding("uncompared", compiled.name, "The interpreter is not asked: an argument is no tensor or number.")
+        yield Finding("uncompared", compiled.name, "The interpreter is not asked: an argument is a list.")
         return
     if _follows_pointers(run):
         yield Finding("uncompared", compiled.name, "The interpreter is not asked: pointers stand in a tensor.")
@@ -163,15 +164,9 @@ def _differences(
 
 
 def _plain(launch: Launch, values: list[Value]) -> bool:
-    """Whether each tensor of the launch is one of the values under its parameter's name."""
-    known = {value.name for value in values}
-    tensors = {name for name, value in launch.args.items() if isinstance(value, torch.Tensor)}
-    odd = [v for v in launch.args.values() if isinstance(v, tuple | list) or hasattr(v, "base") and not _is_tensor(v)]
-    return tensors <= known and not odd
-
-
-def _is_tensor(value: object) -> bool:
-    return isinstance(value, torch.Tensor)
+    """Whether each tensor of the launch, also in a tuple or a descriptor, is one of the values under its name."""
+    known = {value.name for value in values if isinstance(value.content, torch.Tensor)}
+    return launch.tensors.keys() <= known and not any(isinstance(value, list) for value in launch.args.values())
 
 
 def _interpreted(launch: Launch, before: list[Value], how: bool | str, line: Place | None = None) -> list[Value]:
@@ -184,8 +179,21 @@ def _interpreted(launch: Launch, before: list[Value], how: bool | str, line: Pla
 
 def _interpret(launch: Launch, values: list[Value]) -> None:
     given = {value.name: value.content for value in values if isinstance(value.content, torch.Tensor)}
-    args = {name: given.get(name, value) for name, value in launch.args.items()}
+    args = {name: _with(name, value, given) for name, value in launch.args.items()}
     dual_mode.interpret(Launch(launch.kernel, (), args, args, launch.grid))
+
+
+def _with(name: str, value: Any, given: Mapping[str, torch.Tensor]) -> Any:
+    """An argument with the tensors given in the place of its own: see `bound.tensors` for their names."""
+    if isinstance(value, torch.Tensor):
+        return given[name]
+    if isinstance(value, tuple):
+        items = [_with(f"{name}[{i}]", item, given) for i, item in enumerate(value)]
+        return type(value)(*items) if hasattr(value, "_fields") else tuple(items)
+    if hasattr(value, "base"):  # a tensor descriptor or a TensorWrapper
+        value = copy.copy(value)
+        value.base = given[name]
+    return value
 
 
 # ---- comparing -------------------------------------------------------------------------------------------------------

@@ -366,7 +366,7 @@ def sizes_of(words: list[str]) -> dict[str, int]:
     """`["N=2**31", "M=4096"]` as numbers.
 
     Raises:
-        ValueError: one is no name with a number, or a power of numbers.
+        ValueError: one is no name with a number, or a power of numbers, or below 1.
     """
     found: dict[str, Any] = {}
     for word in words:
@@ -379,4 +379,6 @@ def sizes_of(words: list[str]) -> dict[str, int]:
             raise ValueError(f"--at {word}: sizes stay below 2**63")
         size = {"**": first**second, "*": first * second, "<<": first << second, None: first}[sign]
         found[name.strip()] = size + int((number[4] or "0").replace(" ", ""))
+        if found[name.strip()] < 1:
+            raise ValueError(f"--at {word}: a size is 1 or more")
     return found

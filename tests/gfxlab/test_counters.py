@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from gfxlab.counters import COUNTERS, hardware_counts
+from gfxlab.counters import COUNTERS, hardware_counts, of_run
 from gfxlab.counters.report import Counted
 
 PROFILER = """#!/usr/bin/env python3
@@ -54,12 +54,29 @@ def test_both_sides_stand_in_one_table():
         ("v_mfma_f64_16x16x4_f64", "F64"),
     ],
 )
-def test_matrix_operations_count_under_the_type_of_their_operands(mnemonic, name):
+def test_matrix_instructions_and_operations_count_under_the_type_of_their_operands(mnemonic, name):
     m, n, k = (int(part) for part in mnemonic.split("_")[3].split("x"))
-    code = [SimpleNamespace(mnemonic=mnemonic, text=f"{mnemonic} a[0:3], v[0:1], v[2:3], 0")]
-    run = SimpleNamespace(program=SimpleNamespace(blocks=[slice(0, 1)], instructions=code, lanes=64), executed=[3])
-    counted = {c.name: c.count(run) for c in COUNTERS if "MOPS" in c.name}
+    found = _counted(mnemonic, f"{mnemonic} a[0:3], v[0:1], v[2:3], 0")
     blocks = 2 if "_2b_" in mnemonic else 1
-    assert {k: v for k, v in counted.items() if v} == {
-        f"SQ_INSTS_VALU_MFMA_MOPS_{name}": 3 * 2 * m * n * k * blocks // 512
-    }
+    expected = {f"SQ_INSTS_VALU_MFMA_MOPS_{name}": 3 * 2 * m * n * k * blocks // 512}
+    expected |= {f"SQ_INSTS_VALU_MFMA_{name}": 3} if name not in ("F8", "XF32") else {}  # AMD has none for these
+    assert {name: n for name, n in found.items() if n and "VALU_MFMA" in name} == expected
+    assert found["SQ_INSTS_MFMA"] == found["SQ_INSTS_VALU"] == 3
+
+
+@pytest.mark.parametrize(("arch", "lds"), [("gfx90a", 3), ("gfx942", 0), ("gfx1100", 0)])
+def test_flat_instructions_count_as_lds_on_gfx90a_alone(arch, lds):
+    """AMD's definition: "MI200: includes flat; MI300: does not include flat"."""
+    found = _counted("flat_load_dword", "flat_load_dword v1, v[2:3]", arch)
+    assert (found["SQ_INSTS_LDS"], found["SQ_INSTS_FLAT"], found["SQ_INSTS_VMEM_RD"]) == (lds, 3, 3)
+    assert _counted("ds_read_b32", "ds_read_b32 v1, v2", arch)["SQ_INSTS_LDS"] == 3
+    assert _counted("global_load_dword", "global_load_dword v1, v[2:3], off", arch)["SQ_INSTS_LDS"] == 0
+
+
+def _counted(mnemonic, text, arch="gfx942"):
+    """Of a program of this instruction alone, executed by three waves."""
+    program = SimpleNamespace(
+        blocks=[slice(0, 1)], instructions=[SimpleNamespace(mnemonic=mnemonic, text=text)], lanes=64
+    )
+    compiled = SimpleNamespace(arch=arch, num_warps=3)
+    return of_run(SimpleNamespace(program=program, executed=[3], compiled=compiled, grid=(1, 1, 1), profile=None))

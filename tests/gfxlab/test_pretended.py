@@ -5,7 +5,6 @@ import json
 import math
 import pickle
 import re
-import subprocess
 import sys
 import threading
 
@@ -472,13 +471,21 @@ def test_the_profiler_tells_of_the_cpu_and_is_quiet_about_the_device(gpu, capfd)
     assert torch.accelerator.memory_allocated() == torch.cuda.memory_allocated() > 0
 
 
-def test_a_spawned_process_has_the_gpu_too(tmp_path):
-    code = "import torch, multiprocessing\ndef work():\n    print(torch.cuda.get_device_name(), torch.ones(1).cuda())\n"
-    code += "if __name__ == '__main__':\n    p = multiprocessing.get_context('spawn').Process(target=work)\n"
-    (tmp_path / "script.py").write_text(code + "    p.start(), p.join()\n    raise SystemExit(p.exitcode)\n")
-    command = [sys.executable, "-m", "gfxlab", "run", "--arch", "gfx1100", "script.py"]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
-    assert done.returncode == 0 and "RX 7900 XTX tensor([1.], device='cuda:0')" in done.stdout, done.stderr
+SPAWNING = """
+import multiprocessing, pathlib, sys, torch
+def work(file):
+    pathlib.Path(file).write_text(f"{torch.cuda.get_device_name()} {torch.ones(1).cuda()}")
+if __name__ == "__main__":
+    p = multiprocessing.get_context("spawn").Process(target=work, args=sys.argv[1:])
+    p.start(), p.join()
+    raise SystemExit(p.exitcode)
+"""
+
+
+def test_a_spawned_process_has_the_gpu_too(gfxlab, tmp_path):
+    (tmp_path / "script.py").write_text(SPAWNING)
+    status, _, error = gfxlab("run", "--arch", "gfx1100", str(tmp_path / "script.py"), str(tmp_path / "said"))
+    assert status == 0 and (tmp_path / "said").read_text() == "RX 7900 XTX tensor([1.], device='cuda:0')", error
 
 
 def test_a_kernel_finds_its_cache_by_the_number_of_the_device(gpu):
@@ -669,28 +676,26 @@ def test_one():
 """
 
 
-def test_a_suite_runs_on_the_gpu_that_pytest_is_given(tmp_path, monkeypatch):
+def test_a_suite_runs_on_the_gpu_that_pytest_is_given(tmp_path, monkeypatch, capfd):
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # others' plugins take seconds to load
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "test_suite.py").write_text(SUITE)
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-p",
-        "gfxlab.pytest_plugin",
-        "-q",
-        str(tmp_path),
-        "--rootdir",
-        str(tmp_path),
-    ]
-    done = subprocess.run([*command, "--gfx-arch", "gfx1201"], capture_output=True, text=True, cwd=tmp_path)
-    assert done.returncode == 0 and "gfx1201) pretended: no launches" in done.stdout, done.stdout
-    xdist = ["-p", "xdist", "-n", "1"]
-    (tmp_path / "test_suite.py").write_text(LAUNCHING)
-    done = subprocess.run([*command, *xdist, "--gfx-arch", "gfx942"], capture_output=True, text=True, cwd=tmp_path)
-    assert "gfx942) pretended: 1 launch of 1 kernel" in done.stdout, done.stdout  # counted by a process of pytest-xdist
-    done = subprocess.run([*command, "--gfx-arch", "gfx1"], capture_output=True, text=True, cwd=tmp_path)
-    assert done.returncode == 4 and "--gfx-arch gfx1 is unknown" in done.stderr
+    (tmp_path / "test_launching.py").write_text(LAUNCHING)
+
+    def run(*options):
+        for name in ("test_suite", "test_launching"):
+            sys.modules.pop(name, None)
+        plugins = ["-p", "gfxlab.pytest_plugin", "-p", "no:cacheprovider", "--rootdir", str(tmp_path)]
+        return pytest.main([*plugins, "-q", str(tmp_path), *options]), *capfd.readouterr()
+
+    status, said, _ = run("--gfx-arch", "gfx1201")
+    assert status == 0 and "gfx1201) pretended: 1 launch of 1 kernel" in said, said
+    status, said, _ = run("--gfx-arch", "gfx942")
+    assert status == 1 and "1 failed, 1 passed" in said and 'assert ("gfx942' in said.replace("'", '"'), said
+    status, said, _ = run("--gfx-arch", "gfx1201", "-p", "xdist", "-n", "1")  # a new process, which hands its counts on
+    assert status == 0 and "gfx1201) pretended: 1 launch of 1 kernel" in said, said
+    status, _, said = run("--gfx-arch", "gfx1")
+    assert status == 4 and "--gfx-arch gfx1 is unknown" in said
 
 
 # ---- Triton's own tests ----------------------------------------------------------------------------------------------

@@ -149,6 +149,17 @@ for n in (64, 65):
     table_kernel[(1,)](table, torch.empty(n, device="cuda"))
 """
 ORDERED = TURNS.replace("# between", "tl.debug_barrier()")
+HANDED = """
+from triton.tools.tensor_descriptor import TensorDescriptor
+@triton.jit
+def handed_kernel(d, both, n, BLOCK: tl.constexpr):
+    offs = tl.arange(0, BLOCK)
+    a = tl.load(both[0] + offs, mask=offs < n)
+    tl.store(both[1][0], tl.sum(a) + tl.sum(d.load([0])))
+d = TensorDescriptor.from_tensor(x, [64])
+handed_kernel[(1,)](d, (x, (torch.empty(1, device="cuda"), 3)), 100, BLOCK=128)
+"""
+HANDED_WELL = HANDED.replace("offs < n", "offs < n, other=0.0")
 IN_PLACE = """
 @triton.jit
 def swap_kernel(x_ptr, BLOCK: tl.constexpr):
@@ -168,6 +179,8 @@ swap_kernel[(1,)](x, BLOCK=256)
         (IN_PLACE, "race", 7),
         (LEAKS, "leak", 7),
         (SCALED, "leak", 7),
+        (HANDED, "leak", 8),
+        (HANDED_WELL, None, 0),
         (CHAIN, "order", 7),
         (LOST, "order", 6),
         (PARTLY, "unwritten", 10),
@@ -185,6 +198,8 @@ swap_kernel[(1,)](x, BLOCK=256)
 def test_each_fault_is_found_where_it_is_and_nothing_else(gfxlab, tmp_path, code, kind, line):
     (tmp_path / "k.py").write_text(HEAD + code)
     status, output, error = gfxlab("review", str(tmp_path / "k.py"), "--json")
+    if code is HANDED_WELL:
+        assert "interpreter" not in output  # it was asked
     found = [one for one in json.loads(output)["findings"] if one["level"] == "hazard"]
     assert [one["kind"] for one in found] == ([kind] if kind else []), error
     assert status == (1 if kind else 0)
@@ -429,6 +444,26 @@ crowded_kernel[(1,)](m, torch.empty_like(m), N=1 << 15, num_warps=1)
 """
 
 
+SPARSE = """
+@triton.jit
+def sparse_kernel(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    offs = tl.arange(0, BLOCK)
+    x_ptr, y_ptr = x_ptr + tl.program_id(0) * n, y_ptr + tl.program_id(0) * n
+    tl.store(y_ptr + offs, tl.load(x_ptr + offs, mask=offs < n), mask=offs < n)
+m = torch.ones(PROGRAMS * 40, device="cuda")
+sparse_kernel[(PROGRAMS,)](m, torch.empty_like(m), 40, BLOCK=256, num_warps=1)
+"""
+
+
+@pytest.mark.parametrize(("programs", "block", "kinds"), [(500, 256, ["idle-lanes"]), (500, 64, []), (2, 256, [])])
+def test_lanes_that_a_buffer_load_masks_are_idle(gfxlab, tmp_path, programs, block, kinds):
+    code = SPARSE.replace("PROGRAMS", str(programs)).replace("BLOCK=256", f"BLOCK={block}")
+    _, found, _ = _reviewed(gfxlab, tmp_path / "sparse.py", code)
+    costs = [one for one in found if one["level"] == "cost"]
+    assert [one["kind"] for one in costs] == kinds
+    assert all("In its loads 16% of the lanes" in one["evidence"] and one["line"] == 8 for one in costs)
+
+
 def test_what_is_said_of_a_whole_kernel_has_a_line_too(gfxlab, tmp_path):
     _, found, _ = _reviewed(gfxlab, tmp_path / "crowded.py", CROWDED)
     assert {"spills", "occupancy"} <= {one["kind"] for one in found} and all(one["line"] for one in found)
@@ -461,6 +496,9 @@ def test_no_kernel_of_the_course_is_called_wrong(gfxlab, tmp_path):
 
 
 def test_sizes_may_be_powers_and_products():
+    for word in ("n=0", "n=5-5"):
+        with pytest.raises(ValueError, match=f"--at {word}: a size is 1 or more"):
+            overflow.sizes_of([word])
     assert overflow.sizes_of(["N=2**31", "M=1<<4", "K=3*5", "J=1_000"]) == {"N": 2**31, "M": 16, "K": 15, "J": 1000}
 
 

@@ -148,7 +148,7 @@ class Counted:
         loads, stores, atomics = (self._traffic(inside, kind) for kind in ("global load", "global store", "atomic"))
         local = self.profile.local if self.profile else {}
         lds = sum((local[i.index] for i in inside if i.index in local), LocalTraffic())
-        active = self._active(inside)
+        active = self.active_in(inside)
         return Line(source, text.strip(), sum(kinds.values()), kinds, active, loads, stores, atomics, lds)
 
     # ---- memory ------------------------------------------------------------------------------------------------------
@@ -202,18 +202,18 @@ class Counted:
 
     # ---- lanes -------------------------------------------------------------------------------------------------------
 
-    def _active(self, instructions: Iterable[Decoded]) -> float:
-        """The part of the lanes that were on in instructions that work lane by lane."""
-        blocks = [self._block_of[i.index] for i in instructions if i.kind in _BY_LANE]
-        possible = int(self.executed[blocks].sum()) * self.program.lanes
+    def active_in(self, instructions: Iterable[Decoded]) -> float:
+        """The part of the lanes that were on in those of the instructions that work lane by lane; 1.0 of none."""
+        by_lane = [(i, self._block_of[i.index]) for i in instructions if i.kind in _BY_LANE]
+        possible = sum(int(self.executed[block]) for _, block in by_lane) * self.program.lanes
         if not self.profile or not possible:
             return 1.0
-        return int(self.profile.lanes[blocks].sum()) / possible
+        return sum(self.profile.lanes_of(i, block) for i, block in by_lane) / possible
 
     @cached_property
     def active(self) -> float:
         """The part of all lanes that were on, over the whole launch."""
-        return self._active(self.program.instructions)
+        return self.active_in(self.program.instructions)
 
     @property
     def divergence(self) -> dict[int, float]:

@@ -12,6 +12,7 @@ from gfxlab.simulator.core.program import Decoded, Program
 from gfxlab.simulator.core.state import Watcher, Waves
 from gfxlab.simulator.watch import traffic
 
+_MASKED = ("global load", "global store", "atomic")
 _KEPT = 4 << 20  # bytes of LDS addresses whose cycles are remembered
 
 
@@ -69,12 +70,20 @@ class Profile(Watcher):
 
     def __init__(self, program: Program):
         self.lanes = np.zeros(len(program.blocks), np.int64)  # active ones, summed over all waves that went through
+        self.inside: dict[int, int] = {}  # of a buffer_ instruction: lanes within its resource, of all waves
         self.traffic: dict[int, Traffic] = {}
         self.local: dict[int, LocalTraffic] = {}
         self.bytes: dict[tuple[str, str], int] = {}  # by tensor and kind
         self._touched: dict[tuple[Region, str], Shadow] = {}
         self._banks = hardware.limits(program.arch).lds_banks
         self._known: dict[tuple, tuple[np.ndarray, tuple[int, int, int]]] = {}
+
+    def lanes_of(self, instruction: Decoded, block: int) -> int:
+        """Active lanes of an instruction of this block, summed over all waves; Triton masks those of a buffer_
+        instruction by an offset beyond the resource, and leaves them on."""
+        if instruction.mnemonic.startswith("buffer_") and instruction.kind in _MASKED:
+            return self.inside.get(instruction.index, 0)
+        return int(self.lanes[block])
 
     def block(self, w: Waves, block: int, count: int) -> None:
         """`count` waves go through a block; the active lanes are the same throughout."""
@@ -99,6 +108,8 @@ class Profile(Watcher):
         if entry is None:
             entry = self.traffic[instruction.index] = Traffic()
         moved = width * (count * len(offset) if lanes is None else int(count.sum()))
+        if instruction.mnemonic.startswith("buffer_"):
+            self.inside[instruction.index] = self.inside.get(instruction.index, 0) + moved // width
         entry.bytes += moved
         entry.segments += int(segments.sum())
         entry.lines += int(traffic.pieces_touched(address, lanes, width, traffic.LINE).sum())

@@ -281,3 +281,10 @@ def test_without_a_profile_instructions_are_still_counted():
     assert "wave-instructions" in str(run)
     with pytest.raises(ValueError, match="profile=True"):
         _ = run.loads
+
+
+@pytest.mark.parametrize("arch", ["gfx942", "gfx1100"])
+def test_lanes_beyond_a_buffers_end_are_off(arch):
+    run = add(n=1024 + 100, arch=arch)  # one program whole, one with 100 elements, two with none
+    places = {i.kind: [one for one in run.program.instructions if one.kind == i.kind] for i in run.program.instructions}
+    assert run.active_in(places["global load"]) == run.active_in(places["global store"]) == (1024 + 100) / 4096
