@@ -240,7 +240,7 @@ def _engines(runs: list[CaseRun], opinion: simulated.Opinion, on_gpu: bool) -> t
 
 def _explained(facts: Facts, found: Diagnosis, code: str, given: Given, tell: _Tell) -> Diagnosis:
     """`found`, or where no rule is certain what is behind it: a known mistake, a machine's, a size, its place."""
-    if found.code not in counterfactual.DOUBTFUL:
+    if found.code not in counterfactual.DOUBTFUL or _asks_no_program(facts, found):
         return found
     if clue := _clue(facts, found, given):
         return clue
@@ -267,6 +267,11 @@ def _explained(facts: Facts, found: Diagnosis, code: str, given: Given, tell: _T
     if part := _wrong_part(facts):
         found = diagnosis("partly-wrong", part=part) if found.code == "unknown" else with_place(found, part)
     return Diagnosis(found.code, f"{found.sentence} {where(facts)}".rstrip())
+
+
+def _asks_no_program(facts: Facts, found: Diagnosis) -> bool:
+    """Whether programs do the same because none asks which one it is: nothing more is to be found out."""
+    return found.code == "program-id-unused" and not answer.program_axes(facts.tree)
 
 
 def _clue(facts: Facts, found: Diagnosis, given: Given) -> Diagnosis | None:

@@ -142,7 +142,7 @@ def _said(steps: list[Step], roots: dict[int, str]) -> str:
             f"Followed step by step: `{roots[root]}` goes into {places} as it is on the way, and not at its end. "
             f"Does the loop before reach every block, and keep what came before?"
         )
-    first = f"Followed step by step, your numbers are a right answer's until {places}, and from there on they are not."
+    first = f"Followed step by step, your kernel's values are right up to {places}, and no longer there."
     if all(steps[one].kind == "load" for one in lines.values()):
         return f"{first} Others are loaded there than should be."
     return f"{first} Is that wrong, or is something missing before it?"

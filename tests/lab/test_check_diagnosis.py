@@ -74,6 +74,13 @@ def test_the_mistake_is_named(exercise, edits, code, words):
     assert report.diagnosis.code == code and words in report.diagnosis.sentence, report
 
 
+def test_where_no_program_asks_which_it_is_nothing_more_is_looked_for():
+    right = SOLUTIONS[DOUBLE]
+    report = grade(DOUBLE, right.replace("tl.program_id(0) * BLOCK + ", ""), solution=right)
+    assert report.diagnosis.code == "program-id-unused"
+    assert report.diagnosis.sentence.endswith("does every axis of the grid appear in the offsets?")
+
+
 def test_torch_alone_is_told_so():
     assert grade(DOUBLE, "def double(x):\n    return 2 * x\n").diagnosis.code == "no-kernel"
 
