@@ -668,6 +668,8 @@ static PyMethodDef methods[] = {
     {"run", (PyCFunction)(void (*)(void))run, METH_FASTCALL, "Execute a run on V, S, SCC under a mask, or None."},
     {"load", load, METH_VARARGS, "Bytes to registers."},
     {"store", store, METH_VARARGS, "Registers to bytes."},
+    {"common_bits", common_bits, METH_VARARGS, "The bits that the offset of some lane has that is on."},
+    {"claim", claim, METH_VARARGS, "Writes each wave's number into the cells of its lanes, if nobody else's is there."},
     {"bounds", bounds, METH_VARARGS, "The lowest and the highest address of the lanes that are on."},
     {"buffer_address", buffer_address, METH_VARARGS, "The addresses of an access through a resource."},
     {"repeats", repeats, METH_VARARGS, "Whether a register holds one pattern over and over."},

@@ -130,11 +130,15 @@ class Shadow:
 
     def at(self, offset: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:
         """(array, index): array[index] are the cells of `width` bytes at each offset, along a last axis if several."""
-        common = int(np.bitwise_or.reduce(offset, axis=None)) | width
-        self.split(common & -common)
+        self.split_for(int(np.bitwise_or.reduce(offset, axis=None)), width)
         index = offset >> (self.unit.bit_length() - 1)
         several = width // self.unit
         return self.cells, index if several == 1 else index[..., None] + np.arange(several)
+
+    def split_for(self, common: int, width: int) -> None:
+        """Go on with cells that make accesses of `width` bytes whole ones. common: the bits that some offset has."""
+        common |= width
+        self.split(common & -common)
 
     def split(self, unit: int) -> None:
         """Go on with cells of at most `unit` bytes, a power of two."""

@@ -17,6 +17,7 @@ import numpy as np
 import torch
 
 from gfxlab.programs import format_program
+from gfxlab.simulator.compiled import extension
 from gfxlab.simulator.core import faults
 from gfxlab.simulator.core.memory import GlobalMemory, Region, Shadow
 from gfxlab.simulator.core.numbers import U8, U32
@@ -55,6 +56,8 @@ class Checks(Watcher):
 
     def __init__(self, program: Program, memory: GlobalMemory, grid: tuple[int, int, int], outputs: Iterable[str] = ()):
         self.notes = Notes()
+        self._compiled = extension.used()
+        self._bits = _common_bits_compiled if self._compiled else _common_bits
         self._program, self._grid = program, grid
         self._outputs = [(region, span) for region in memory.regions for span in region.spans if span.name in outputs]
         self._read_too_early = {region for region, _ in self._outputs}
@@ -112,9 +115,11 @@ class Checks(Watcher):
 
     def store(self, w: Waves, instruction: Decoded, region: Region, offset, lanes, width: int, words) -> None:
         self._check_alignment(w, instruction, region, offset, lanes, width, "stores")
+        shadow = self._stored(region)
+        if self._compiled and self._claim(w, shadow, offset, lanes, width):
+            return
         at = _chosen(offset, lanes).reshape(-1)
         me = _chosen(np.broadcast_to(self._number[w.window], offset.shape), lanes).reshape(-1)
-        shadow = self._stored(region)
         cells, index = shadow.at(at, width)
         me = me if index.ndim == 1 else me[:, None]
         before = cells[index]
@@ -125,6 +130,12 @@ class Checks(Watcher):
             values = [_chosen(word, lanes).reshape(-1) for word in words]
             self._check_values(instruction, region, at, me, values, width, shadow.unit, (before, cells[index]))
 
+    def _claim(self, w: Waves, shadow: Shadow, offset, lanes, width: int) -> bool:
+        """By the extension: note who stores, if nobody else has and does; otherwise nothing is noted."""
+        shadow.split_for(self._bits(offset, lanes), width)
+        number = self._number[w.window], shadow.unit.bit_length() - 1, max(1, width // shadow.unit)
+        return extension.EXTENSION.claim(shadow.cells, np.ascontiguousarray(offset), lanes, *number)
+
     def _stored(self, region: Region) -> Shadow:
         if region not in self._storers:
             self._storers[region] = Shadow(region.bytes.u8.size, U32)
@@ -133,7 +144,7 @@ class Checks(Watcher):
     def _check_alignment(self, w, instruction, region: Region, offset, lanes, width: int, does: str) -> None:
         # whole elements side by side may be taken as one: global memory of HSA is in unaligned mode, but for atomics
         unit = min(width, 4, *((region.unit,) if does != "updates" else ()))
-        if unit == 1 or not (np.bitwise_or.reduce(_chosen(offset, lanes), axis=None) | region.base) & (unit - 1):
+        if unit == 1 or not (self._bits(offset, lanes) | region.base) & (unit - 1):
             return
         address = offset + region.base
         bad = (address & (unit - 1)) != 0
@@ -261,6 +272,16 @@ class Checks(Watcher):
 
 def _chosen(array: np.ndarray, lanes) -> np.ndarray:
     return array if lanes is None else array[lanes]
+
+
+def _common_bits(offset: np.ndarray, lanes) -> int:
+    """The bits that some offset has of the lanes that take part."""
+    return int(np.bitwise_or.reduce(_chosen(offset, lanes), axis=None))
+
+
+def _common_bits_compiled(offset: np.ndarray, lanes) -> int:
+    """The same by the extension."""
+    return extension.EXTENSION.common_bits(np.ascontiguousarray(offset), lanes)
 
 
 def _by_cell(words: list[np.ndarray], width: int, unit: int) -> np.ndarray:
