@@ -91,8 +91,9 @@ def odd_products(tree: ast.Module, solution: str, tensors: Collection[str] = ())
 def _pointed_at(access: Access, extra: list[Product], missing: list[Product]) -> str:
     if not extra:
         known = {atom for product in access.address for atom in product}
-        lost = [_words(atom) for product in missing for atom in product if atom[0] in _NAMED and atom not in known]
-        return f"nothing depends on {lost[0]}." if lost else "a product is missing: what does it not depend on?"
+        lost = [atom for product in missing for atom in product if atom[0] in _NAMED and atom not in known]
+        lost.sort(key=lambda atom: atom[0] == "argument")  # whatever it was multiplied by went with it
+        return f"nothing depends on {_words(lost[0])}." if lost else "a product is missing: what does it not depend on?"
     what = " and at ".join(_product_words(access, product) for product in extra)
     if not missing:
         return f"{what.replace(' and at ', ' and ')} is added, and does not belong there."

@@ -19,7 +19,7 @@ import torch
 from course_lab.authoring.exercise import Exercise
 from course_lab.authoring.far_rows import is_far
 from course_lab.check import answer
-from course_lab.check.protocol import FaultSeen, Outside, RaceSeen
+from course_lab.check.protocol import FaultSeen, LaunchSeen, Outside, RaceSeen
 from course_lab.check.sentences import (
     MASK_TOO_WIDE,
     PARTLY_WRITTEN,
@@ -245,12 +245,33 @@ def suspects(facts: Facts) -> Diagnosis | None:
     """Not where a case is wrong for its accesses alone: what went astray there comes first."""
     if any(run.values_right and run.seen.faults for run in facts.telling) and faults(facts).code in _UNMASKED:
         return None
+    if facts.fault and facts.fault.kind != "load" and answer.is_masked(facts.tree, facts.fault.line):
+        return None  # no formula says where a store goes
     near = [run for run in facts.wrong if not _is_far(run)]
     for suspect in facts.exercise.suspects:
         found = [_reproduces(suspect.formula, run) for run in near]
-        if all(found) and _SAME_AND_WRONG in found:
+        if all(found) and _SAME_AND_WRONG in found and not _spoils(suspect.formula, facts):
             return Diagnosis(suspect.code, suspect.sentence)
     return None
+
+
+def _spoils(formula: Callable[..., Any], facts: Facts) -> bool:
+    """Whether a mistake makes a case wrong that the answer has right: then the answer does not make it.
+
+    Two mistakes may end alike where little is left of the numbers: -inf, say.
+    """
+    passed = [run for run in facts.runs if run.passed and run.comparisons and not _is_far(run)]
+    return any(not _leaves_right(formula, run) for run in passed)
+
+
+def _leaves_right(formula: Callable[..., Any], run: CaseRun) -> bool:
+    """Whether any of a mistake's results is right: the answer may make it in one of them."""
+    result = formula(*fresh(run.args))
+    results = result if isinstance(result, tuple) else (result,)
+    return any(
+        compare(expected, tensor.to(dtype), comparison.tolerance, dtype).right
+        for tensor, comparison, expected, dtype in zip(results, run.comparisons, run.expected, run.dtypes)
+    )
 
 
 def likely_suspect(facts: Facts) -> Diagnosis | None:
@@ -362,7 +383,7 @@ def damage(facts: Facts) -> Diagnosis | None:
 def same_programs(facts: Facts) -> Diagnosis | None:
     for run in facts.wrong:
         for launch in run.own_launches:
-            if launch.twins:
+            if launch.twins and not _adds_up(launch, facts.tree):
                 first, second = (format_program(program) for program in launch.twins)
                 return diagnosis("program-id-unused", first=first, second=second)
         overlap = run.seen.overlap
@@ -374,6 +395,12 @@ def same_programs(facts: Facts) -> Diagnosis | None:
             about = {"element": overlap.element, "tensor": overlap.tensor}
             return diagnosis("overlapping-programs", first=first, second=second, **about)
     return None
+
+
+def _adds_up(launch: LaunchSeen, tree: ast.Module) -> bool:
+    """Whether programs that look at every axis of the grid load what others of them store: one place for a sum."""
+    axes = {ast.dump(ast.Constant(axis)) for axis, programs in enumerate(launch.grid) if programs > 1}
+    return launch.race is not None and launch.race.kind == "load" and axes <= answer.program_axes(tree)
 
 
 def race_diagnosis(race: RaceSeen) -> Diagnosis:

@@ -1,11 +1,13 @@
 """The check from end to end: right answers pass, wrong ones are explained, hostile ones do no harm."""
 
+import contextlib
 import dataclasses
 import os
 import subprocess
 import sys
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -61,14 +63,25 @@ def test_a_reference_without_a_signature_is_no_obstacle():
 
 
 def test_a_warm_check_takes_less_than_a_second():
-    """The quickest of three: what else the machine does is no fault of the check's."""
+    """Processor time, of this process and all that it started: what else a machine does is no fault of the check's."""
     grade(DOUBLE, DOUBLE_SOLUTION)
-    seconds = []
-    for _ in range(3):
-        started = time.monotonic()
-        grade(DOUBLE, DOUBLE_SOLUTION)
-        seconds.append(time.monotonic() - started)
-    assert min(seconds) < 1.0
+    before = processor_time()
+    grade(DOUBLE, DOUBLE_SOLUTION)
+    assert 0 < processor_time() - before < 1.0
+
+
+def processor_time() -> float:
+    """Seconds that this process and those below it took, also of those that ended and were waited for."""
+    tree, times = {}, {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            fields = stat.read_text().rpartition(")")[2].split()
+            tree[int(stat.parent.name)] = int(fields[1])
+            times[int(stat.parent.name)] = sum(map(int, fields[11:15]))
+    below, left = {os.getpid()}, {os.getpid()}
+    while left := {process for process, parent in tree.items() if parent in left}:
+        below |= left
+    return sum(times.get(process, 0) for process in below) / os.sysconf("SC_CLK_TCK")
 
 
 @pytest.mark.parametrize(

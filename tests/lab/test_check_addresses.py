@@ -83,3 +83,34 @@ def test_a_mask_that_does_not_look_at_a_size():
     assert addresses.unasked(changed(), SOLUTION, store) == ""
     assert addresses.has_right_offsets(changed(("row < M", "row <= M")), SOLUTION, store)
     assert not addresses.has_right_offsets(changed(("row * stride_ym", "row * N")), SOLUTION, store)
+
+
+@pytest.mark.parametrize(
+    ("edits", "said"),
+    [
+        ([], ""),
+        ([("row * stride_ym + cols", "row * stride_ym + cols + 3 * M")], "`M` is added, and does not belong there."),
+        ([("row * stride_ym + cols", "row + cols")], "`tl.program_id(0)` lacks a factor."),
+        ([("row * stride_ym + cols", "row * stride_ym * M + cols")], "has a factor too many."),
+        ([("row * stride_ym + cols", "(row // 2) * M + cols")], "look at `row // 2` times `M`."),
+        ([("row * stride_ym + cols", "cols")], "nothing depends on `tl.program_id(0)`."),
+        (
+            [("row * stride_ym + cols", "(row // 2) * M + (cols % 7)")],  # start and arange are missing
+            "",
+        ),
+        (
+            [("index * stride_xm + cols * stride_xn", "(row % 2) * stride_xm + (cols // 2) + start * stride_xn")],
+            "look at `row % 2` times `stride_xm` and at `cols // 2`.",
+        ),
+        ([("row * stride_ym + cols", "(row // 2) * M + (row // 3) + (row // 4) + cols")], ""),  # three: written anew
+    ],
+)
+def test_up_to_two_odd_products_are_pointed_at(edits, said):
+    found = addresses.odd_products(changed(*edits), SOLUTION)
+    assert said in found and bool(found) == bool(said), found
+
+
+def test_nothing_is_missing_where_the_loop_may_add_it():
+    moved = ("tl.store(y_ptr + row * stride_ym + cols, x, mask=mask)", "tl.store(y_ptr + cols, x, mask=mask)")
+    assert addresses.odd_products(changed(moved), SOLUTION)
+    assert not addresses.odd_products(changed(moved, ("row < M)", "row < M)\n        y_ptr += 0")), SOLUTION)

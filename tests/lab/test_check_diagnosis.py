@@ -102,10 +102,54 @@ def test_a_suspect_must_explain_every_wrong_case():
     assert grade(DOUBLE, wrong_twice).diagnosis.code != "squared"
 
 
+def test_a_suspect_that_would_spoil_what_is_right_is_none():
+    """Where all is -inf, the square and what was done give the same."""
+    lowest = Case("-inf", lambda g: (torch.full((40,), float("inf")),), 0, 0)
+    exercise = replace(DOUBLE, reference=lambda x: x.clamp(max=9.0), cases=(DOUBLE.cases[0], lowest))
+    clamped = SOLUTIONS[DOUBLE].replace("x * 2", "tl.minimum(x, 9.0)")
+    assert grade(exercise, clamped).passed
+    assert grade(exercise, clamped.replace("tl.minimum(x, 9.0)", "x"), search=False).diagnosis.code != "squared"
+    assert grade(exercise, clamped.replace("tl.minimum(x, 9.0)", "x * x"), search=False).diagnosis.code == "squared"
+
+
 def test_a_suspect_that_explains_nearly_all_is_named():
     more = tuple(Case(f"{n} elements", vector(n), 1e-5, 1e-5) for n in (7, 30, 60, 90))
     overflows = SOLUTIONS[DOUBLE].replace("x * 2", "tl.where(n == 60, x * 1e30 * 1e30, x * x)")
     assert grade(replace(DOUBLE, cases=more), overflows).diagnosis.code == "squared"
+
+
+GATHER = Exercise(
+    "91.5",
+    "Gather",
+    1,
+    5,
+    "gather",
+    lambda x, index: x[index],
+    (Case("40 of 100", lambda g: (torch.randn(100, generator=g), torch.arange(40).flip(0)), 0.0, 0.0),),
+    ("", "", ""),
+)
+GATHER_SOLUTION = """
+@triton.jit
+def gather_kernel(x_ptr, index_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    offs = tl.arange(0, BLOCK)
+    mask = offs < n
+    index = tl.load(index_ptr + offs, mask=mask, other=-1)
+    x = tl.load(x_ptr + index, mask=index >= 0)
+    tl.store(y_ptr + offs, x, mask=mask)
+
+
+def gather(x, index):
+    y = torch.empty(len(index))
+    gather_kernel[(1,)](x, index, y, len(index), BLOCK=64)
+    return y
+"""
+
+
+@pytest.mark.parametrize("fill, code", [("-1", "padding-slot"), ("-2", "out-of-bounds")])
+def test_idle_lanes_that_were_given_no_place_and_go_there_are_padding(fill, code):
+    assert grade(GATHER, GATHER_SOLUTION).passed
+    wrong = GATHER_SOLUTION.replace("other=-1", f"other={fill}").replace(", mask=index >= 0", "")
+    assert grade(GATHER, wrong, search=False).diagnosis.code == code
 
 
 TWO = """

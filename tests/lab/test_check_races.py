@@ -118,6 +118,12 @@ def test_an_unordered_sum_is_a_race_even_where_every_order_gives_the_sum():
     assert not grade(TOTAL, code(PLAIN)).passed
 
 
+def test_what_programs_load_add_to_and_store_is_a_race_where_the_sum_is_wrong_too():
+    """Each program's store lies over the one before, which looks as if they had been given one place."""
+    found = grade(TOTAL, code(PLAIN.replace("+ part", "+ 2 * part")), search=False).diagnosis
+    assert found.code == "race" and "of y_ptr" in found.sentence
+
+
 def test_programs_that_store_the_same_value_are_right():
     twice = DOUBLE_SOLUTION.replace("(triton.cdiv(x.numel(), 128),)", "(triton.cdiv(x.numel(), 128), 2)")
     report = grade(DOUBLE, twice)

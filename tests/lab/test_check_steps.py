@@ -3,8 +3,9 @@
 from dataclasses import replace
 
 import pytest
-from small_exercises import COPY, COPY_SOLUTION, DOUBLE, DOUBLE_SOLUTION, ROW_SUM, ROW_SUM_SOLUTION
+from small_exercises import COPY, COPY_SOLUTION, DOUBLE, DOUBLE_SOLUTION, ROW_SUM, ROW_SUM_SOLUTION, matrix
 
+from course_lab.authoring.exercise import Case
 from course_lab.check import grading, steps
 from course_lab.check.answer import parse
 
@@ -69,6 +70,32 @@ def test_what_a_loop_left_unfinished_is_named():
 def test_blocks_of_other_lengths_are_compared_with_blocks_of_their_length():
     wrong = DOUBLE_SOLUTION.replace("x.numel(), 128)", "x.numel(), 64)").replace("BLOCK=128", "BLOCK=64")
     assert "`x * 3` in line 6" in followed(DOUBLE, wrong.replace("x * 2", "x * 3"), DOUBLE_SOLUTION)
+
+
+@pytest.mark.parametrize("launch", ["**{'BLOCK': 128}", "block"])
+def test_the_solution_may_write_its_lengths_of_blocks_in_a_dictionary_or_under_a_name(launch):
+    solution = DOUBLE_SOLUTION.replace("BLOCK=128", "BLOCK=block" if launch == "block" else launch)
+    solution = solution.replace("    y =", "    block = 128\n    y =") if launch == "block" else solution
+    wrong = DOUBLE_SOLUTION.replace("128", "64").replace("x * 2", "x * 3")
+    assert "`x * 3` in line 6" in followed(DOUBLE, wrong, solution)
+
+
+def test_a_case_of_one_row_or_key_is_followed_last():
+    def of(rows, width):
+        made = Case(f"{rows} x {width}", matrix(rows, width), 0.0, 0.0)
+        return grading._make_run(COPY, made)
+
+    alone, tiny, small, large = of(1, 90), of(4, 5), of(6, 7), of(9, 90)
+    assert sorted([alone, tiny, large, small], key=steps._how_telling) == [small, large, tiny, alone]
+
+
+def test_a_program_that_walks_in_a_loop_is_not_told_that_it_is_too_few():
+    few = COPY_SOLUTION.replace("triton.cdiv(N, 16))", "1)")
+    walks = few.replace("    offs_n =", "    for start in range(1):\n        pass\n    offs_n =")
+    assert walks != few
+    runs = grading.make_runs(COPY)
+    grading._run_on_interpreter(COPY, walks, runs, lambda stage: None)
+    assert steps.too_few_programs(grading.make_job(COPY, walks, runs), COPY_SOLUTION, runs) == ""
 
 
 def test_what_is_right_leads_nowhere():
