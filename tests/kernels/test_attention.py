@@ -295,7 +295,7 @@ def test_k_and_v_of_different_strides(device):
     check(
         q.expand(3, -1, -1, -1),
         k.expand(3, -1, -1, -1),
-        v.transpose(1, 2).contiguous().transpose(1, 2).repeat(3, 1, 1, 1),
+        v.repeat(3, 1, 1, 1).transpose(1, 2).contiguous().transpose(1, 2),
     )
 
 

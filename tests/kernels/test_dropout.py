@@ -125,6 +125,14 @@ def test_both_backends_drop_the_same(device):
     assert_close(dropout_add(x, residual, 0.4, 9), want, 1e-6)
 
 
+def test_what_is_kept_is_not_rounded_before_the_residual_is_added(device):
+    """Where the two nearly cancel, digits that were dropped early show."""
+    x, noise = randn((4, 500), torch.bfloat16, device), randn((4, 500), torch.bfloat16, device, seed=1)
+    residual = (noise / 64 - x / 0.7).bfloat16()
+    want = reference.dropout_add(x.double(), residual.double(), 0.3, 5)
+    assert ((dropout_add(x, residual, 0.3, 5).double() - want).abs() <= 1.01 * 2.0**-8 * want.abs() + 1e-6).all()
+
+
 # ---- p = 0, p = 1, evaluation, infinities --------------------------------------------------------------------------
 
 

@@ -29,26 +29,43 @@ FAMILIES = {  # a family's name -> its tests
 }
 EVERY = int(os.environ.get("MUTATION_EVERY", "40"))  # of a family's mutants each so manieth
 _AGAIN = "each turn computes it anew, and the last one stands"
+_NO_KEY = "masked lanes get a key below all others, whatever was loaded"
+_NO_TABLES = "values are not turned, and no table is looked at"
+_SMALLER_STEPS = "heads are copied bit for bit, in steps of any length"
 _FULL = "the interpreter multiplies exactly, whatever it is told; the machine code's tests see it"
 EQUIVALENT = {
     "activations": (*idle(), Equivalent("without-float32", r"dy = tl\.load", PROMOTED)),
     "attention": (Equivalent("without-precision", ".", _FULL),),
     "dropout": (*idle(), Equivalent("without-float32", "residual_ptr", PROMOTED)),
+    "conv2d": (Equivalent("without-int64", "counts with `q`", DENSE),),  # within a row of y, which is made here
     "linear": (
         Equivalent("into-loop", "does `y` in every turn", _AGAIN),
         Equivalent("without-int64", ".", DENSE),
         Equivalent("other-value", r"weight = tl\.load", ZERO),
         Equivalent("without-float32", r"x = tl\.load", PROMOTED),
     ),
+    "matmul": (
+        Equivalent("rounds-early", "`acc`", LAST),
+        Equivalent("without-int64", r"tl\.arange\(0, BLOCK_M\)", DENSE),  # parts of a product, made here
+    ),
     "mla": idle(r"nope_ptr \+ offs_d"),
-    "quant": idle("evict_first"),
+    "qkv": (
+        Equivalent("other-size", "`kv_heads` where `table_rows`", _NO_TABLES),
+        Equivalent("lost-operand", "`BLOCK_P`", _SMALLER_STEPS),
+    ),
+    "quant": (*idle("evict_first"), Equivalent("other-value", "`gate_ptr`", ZERO)),
     "rope": idle(r"(sin|radians) = tl\.load"),
     "softmax": (Equivalent("into-loop", "`row_max`", _AGAIN), Equivalent("rounds-early", "`y`", LAST)),
-    "topk": (Equivalent("half-mask", "beside `probe < run`", IDLE),),
+    "topk": (
+        Equivalent("half-mask", "beside `probe < run`", IDLE),
+        Equivalent("drop-other", "`x_ptr`", _NO_KEY),
+        Equivalent("other-value", r"keys = tl\.load\(keys_ptr \+ offs, mask=mask", IDLE),
+    ),
     "vector_add": (
         *idle(),
         Equivalent("without-float32", ".", PROMOTED),
         Equivalent("swapped-loads", "`x_ptr` and `y_ptr`", COMMUTES),
+        Equivalent("without-int64", ".", DENSE),
     ),
 }
 

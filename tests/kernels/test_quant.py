@@ -104,6 +104,12 @@ def test_per_token_of_long_rows(cols, dtype, fp8, device):
     check_per_token(randn((2, cols), dtype, device), fp8)
 
 
+def test_the_last_element_of_a_long_row_may_be_the_largest(fp8, device):
+    x = randn((1, launch.sizes().max_row + 1), torch.float32, device)
+    x[0, -1] = 100.0
+    check_per_token(x, fp8)
+
+
 @pytest.mark.parametrize("shape", GROUP_SHAPES, ids=str)
 def test_per_group(shape, dtype, fp8, device):
     check_per_group(randn(shape, dtype, device), 128, fp8)

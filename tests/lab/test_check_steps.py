@@ -75,6 +75,7 @@ def test_blocks_of_other_lengths_are_compared_with_blocks_of_their_length():
 @pytest.mark.parametrize("launch", ["**{'BLOCK': 128}", "block"])
 def test_the_solution_may_write_its_lengths_of_blocks_in_a_dictionary_or_under_a_name(launch):
     solution = DOUBLE_SOLUTION.replace("BLOCK=128", "BLOCK=block" if launch == "block" else launch)
+    solution = solution.replace("x * 2", "x * (256 / 128)") if launch != "block" else solution  # 128 is no length here
     solution = solution.replace("    y =", "    block = 128\n    y =") if launch == "block" else solution
     wrong = DOUBLE_SOLUTION.replace("128", "64").replace("x * 2", "x * 3")
     assert "`x * 3` in line 6" in followed(DOUBLE, wrong, solution)
