@@ -248,10 +248,11 @@ def suspects(facts: Facts) -> Diagnosis | None:
     if facts.fault and facts.fault.kind != "load" and answer.is_masked(facts.tree, facts.fault.line):
         return None  # no formula says where a store goes
     near = [run for run in facts.wrong if not _is_far(run)]
-    for suspect in facts.exercise.suspects:
-        found = [_reproduces(suspect.formula, run) for run in near]
-        if all(found) and _SAME_AND_WRONG in found and not _spoils(suspect.formula, facts):
-            return Diagnosis(suspect.code, suspect.sentence)
+    for whole in (True, False):  # one that gives all of the answer's results is likelier than one that gives the wrong
+        for suspect in facts.exercise.suspects:
+            found = [_reproduces(suspect.formula, run, whole) for run in near]
+            if all(found) and _SAME_AND_WRONG in found and not _spoils(suspect.formula, facts):
+                return Diagnosis(suspect.code, suspect.sentence)
     return None
 
 
@@ -294,11 +295,12 @@ def _is_far(run: CaseRun) -> bool:
 _SAME, _SAME_AND_WRONG = 1, 2
 
 
-def _reproduces(formula: Callable[..., Any], run: CaseRun) -> int:
+def _reproduces(formula: Callable[..., Any], run: CaseRun, whole: bool = False) -> int:
     """Whether a mistake gives this answer's numbers; 0 where it does not.
 
     Where the answer is nearly right, a mistake that does nothing in this case gives them too, and explains nothing.
-    A mistake in one of several results leaves the others right, though a formula may change them all.
+    A mistake in one of several results leaves the others right, though a formula may change them all; with `whole` it
+    must give these as well.
     """
     result = formula(*fresh(run.args))
     results = result if isinstance(result, tuple) else (result,)
@@ -310,7 +312,7 @@ def _reproduces(formula: Callable[..., Any], run: CaseRun) -> int:
         if guess.shape != comparison.got.shape:
             return 0
         if not comparison.close(guess, comparison.got, times=2).all():
-            if comparison.right and len(results) > 1:
+            if comparison.right and len(results) > 1 and not whole:
                 continue
             return 0
         wrong |= not comparison.right and not compare(expected, tensor.to(dtype), comparison.tolerance, dtype).right
