@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -50,6 +50,12 @@ class Case:
     def tolerance(self, output: int) -> Tolerance:
         """That of one output."""
         return self.tolerances[output] if self.tolerances else Tolerance(self.atol, self.rtol)
+
+    def calls(self) -> Iterator[Case]:
+        """The case, and where the exercise wants it a second call of it: another name is another draw."""
+        yield self
+        if self.again:
+            yield replace(self, name=f"{self.name}, called again")
 
 
 @dataclass(frozen=True)
@@ -154,7 +160,7 @@ class Exercise:
     @property
     def ticks(self) -> tuple[str, ...]:
         """The names of all ticks that a right answer gets, the cases' among them."""
-        cases = tuple(case.name for case in self.cases)
+        cases = tuple(call.name for case in self.cases for call in case.calls())
         if self.patient is None:
             return cases
         targets = (

@@ -11,7 +11,7 @@ import inspect
 import os
 import re
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
@@ -375,21 +375,14 @@ def _report(exercise: Exercise, code: str, runs: list[CaseRun], found: Diagnosis
 def make_runs(exercise: Exercise, seed: str = "") -> list[CaseRun]:
     """Inputs and expected outputs of every case, the same at every call with the same seed."""
     if not seed:
-        return [_make_run(exercise, call) for case in exercise.cases for call in _calls(case)]
+        return [_make_run(exercise, call) for case in exercise.cases for call in case.calls()]
     return [replace(run) for run in _drawn(exercise, seed)]
 
 
 @lru_cache(maxsize=128)
 def _drawn(exercise: Exercise, seed: str) -> tuple[CaseRun, ...]:
     """The references of a whole class, computed once; nobody fills these runs in."""
-    return tuple(_make_run(exercise, call, seed) for case in exercise.cases for call in _calls(case))
-
-
-def _calls(case: Case) -> Iterator[Case]:
-    """The case, and where the exercise wants it a second call of it: another name is another draw."""
-    yield case
-    if case.again:
-        yield replace(case, name=f"{case.name}, called again")
+    return tuple(_make_run(exercise, call, seed) for case in exercise.cases for call in case.calls())
 
 
 def _make_run(exercise: Exercise, case: Case, seed: str = "") -> CaseRun:

@@ -89,7 +89,7 @@ MUTANTS = {
         Mutant("store without a mask", ((", mask=mask)\n\n", ")\n\n"),), "missing-store-mask"),
     ),
     "9.b": (
-        Mutant("-1 counted as a page", ((", mask=page >= 0)", ")"),), "out-of-bounds"),
+        Mutant("-1 counted as a page", ((", mask=page >= 0)", ")"),), "padding-slot"),
         Mutant("stores instead of adding", (("tl.atomic_add(", "tl.store("),), "counted-once"),
     ),
 }

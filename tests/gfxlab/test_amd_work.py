@@ -173,7 +173,7 @@ def test_one_kernel_of_a_file_with_its_listing_and_beside_another(gfxlab):
 def test_a_wrong_target_is_one_line(gfxlab, arguments, words):
     status, _, error = gfxlab(*arguments)
     ours = [line for line in error.splitlines() if words in line]
-    assert status == 1 and len(ours) == 1 and ours == error.splitlines()[-1:] and "Traceback" not in error
+    assert status == 2 and len(ours) == 1 and ours == error.splitlines()[-1:] and "Traceback" not in error
 
 
 # ---- %%amd -----------------------------------------------------------------------------------------------------------

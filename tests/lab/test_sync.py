@@ -464,4 +464,4 @@ def test_a_folder_that_takes_no_file_ends_in_one_sentence(clone, monkeypatch, ca
     with pytest.raises(SystemExit) as exit:
         cli.main()
     error = capsys.readouterr().err
-    assert exit.value.code == 1 and error.count("\n") == 1 and str(clone / "work") in error
+    assert exit.value.code == 2 and error.count("\n") == 1 and str(clone / "work") in error
