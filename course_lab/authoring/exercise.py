@@ -15,6 +15,8 @@ import torch
 
 from course_lab.authoring.patient import CAUSE, FINDING, ORDER, PRICE, TEST, Patient
 
+AGAIN = ", called again"  # behind the name of a case whose entry is called a second time
+
 
 @dataclass(frozen=True)
 class Tolerance:
@@ -55,7 +57,7 @@ class Case:
         """The case, and where the exercise wants it a second call of it: another name is another draw."""
         yield self
         if self.again:
-            yield replace(self, name=f"{self.name}, called again")
+            yield replace(self, name=self.name + AGAIN)
 
 
 @dataclass(frozen=True)

@@ -69,7 +69,7 @@ class Trial:
         runs = iter(make_runs(exercise))
         self._exercise = exercise
         self._job = make_job(exercise, "", [])
-        self._parts = [_Part([next(runs) for _ in range(2 if case.again else 1)]) for case in exercise.cases]
+        self._parts = [_Part([next(runs) for _ in case.calls()]) for case in exercise.cases]
 
     def passes(self, code: str) -> bool:
         """Whether every case passes, within the exercise's time."""

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from course_lab.authoring.exercise import Exercise
+from course_lab.authoring.exercise import AGAIN, Exercise
 from course_lab.authoring.far_rows import is_far
 from course_lab.check import answer
 from course_lab.check.protocol import FaultSeen, LaunchSeen, Outside, RaceSeen
@@ -691,7 +691,7 @@ def where(facts: Facts) -> str:
     for sentence, holds in _PROPERTIES:
         if all(map(holds, wrong)) and not any(map(holds, right)):
             return sentence
-    names = {run.case.name.removesuffix(", called again") for run in wrong}
+    names = {run.case.name.removesuffix(AGAIN) for run in wrong}
     if len(names) == 1 and len(right) >= _MANY:
         return f"Only the case “{names.pop()}” fails."
     dtypes, fine = [set().union(*map(_floats, runs)) for runs in (wrong, right)]
