@@ -1,25 +1,33 @@
-"""Run a family's tests on one mutant after the other: python mutation_runner.py FAMILY TESTS TIMES < mutants.
+"""Try many mutants of the package on its tests: python mutation_runner.py < request.
 
-The current folder holds a copy of package and tests.  On standard input is a JSON list of texts, each the family's file
-with one mistake.  A line is printed for each: "survived", or "killed" and by which test.
+The current folder holds a copy of package and tests.  The request is JSON:
 
-The tests are collected once.  Each mutant has a fork of its own, in which the text is executed in the family's module;
-whoever imported an object from there gets the new one.  The first fork runs the family's file as it is: how long each
-test takes and which functions it enters is kept in TIMES, a file that later runs read.  A mutant meets the tests that
-enter the function with the mistake: first those that killed most for their seconds, then the quickest.  A test that
-takes ten times as long as it did counts as failed.
+    {"tests": [...], "mutants": [{"source": "softmax", "operator": "drop-mask", "code": ...}, ...],
+     "workers": 1, "seconds": null, "map": null}
+
+The answer is a line of JSON for each mutant, in the order in which they are done: its number, "killed", "survived" or
+"open", the killer, how many tests were tried, and the signal that ended it (too slow, too large).  "open" means that
+tests were left when `seconds` of processor time were over.  A line before these names the tests that fail as things
+are, which are left out.
+
+The tests are collected once.  Workers are forks of that one process.  First they run every test on the package as it
+is, each source executed anew as a mutant's would be, and note how long it takes and which lines it executes (kept in
+the file `map`, where one is named).  Then each mutant has a fork of its own, in which its text is executed in its
+module; whoever imported an object from there gets the new one.  It meets the tests that execute a changed statement,
+those first that most likely kill it for their seconds, and ends with the first that fails.  A test that takes many
+times as long as it did counts as failed.
 """
 
 from __future__ import annotations
 
-import ast
+import contextlib
+import gc
 import json
-import linecache
 import os
+import resource
+import shutil
 import signal
 import sys
-import types
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from time import process_time
@@ -30,182 +38,189 @@ import pytest
 import torch
 import triton.language
 import triton.runtime.interpreter  # noqa: F401
+from mutation_map import Tracer, executes, packed, paths, unpacked
+from mutation_order import Experience
+from mutation_source import PACKAGE, Source
 
+import course_kernels
 import gfxlab  # noqa: F401
 
-SLOWER, MORE = 10, 5  # so many times its processor time, and as many seconds more, a test may take on a mutant
-WAITING = 20  # and so many times that by the clock: a mistake that waits for ever is seen, too
-ANYWHERE = ""  # not in the body of a function
-PLAIN = (int, str, float, bool, type(None), types.ModuleType)
+SLOWER, MORE = 4, 3  # so many times its processor time, and as many seconds more, a test may take on a mutant
+WAITING = 30  # and so many times that by the clock: a mistake that waits for ever is seen, too
+TOGETHER = 12  # tests that a worker runs at a time when it notes lines
+COMPILED = ("test_amd_", "test_compile")  # files whose tests execute no line of a kernel and see it all the same
 PLUGINS = ("cacheprovider", "xdist", "randomly", "nbval", "timeout")  # that stay out; nbval takes long to load
 OPTIONS = ["-q", "-s", "-m", "(not slow or one_in) and not gpu", "-o", "addopts=", "--hypothesis-seed=0"]
 OPTIONS += [word for name in PLUGINS for word in ("-p", f"no:{name}")]
-
-
-class Family:
-    """The file whose mutants are tried, and its module."""
-
-    def __init__(self, name: str) -> None:
-        self.module = sys.modules[f"course_kernels.{name}"]
-        self.path = Path(self.module.__file__)
-        self.text = self.path.read_text(encoding="utf-8")
-        self._tree = ast.parse(self.text)
-        self.kernels = {_name(node) for node in self._tree.body if "jit" in ast.dump(node)}
-
-    def execute(self, code: str, items: list[pytest.Item]) -> None:
-        """Put the new objects of the module in the place of its old ones, wherever these are."""
-        old = {name: value for name, value in vars(self.module).items() if not isinstance(value, PLAIN)}
-        self.path.write_text(code, encoding="utf-8")
-        linecache.cache[str(self.path)] = (len(code), None, code.splitlines(keepends=True), str(self.path))
-        exec(compile(code, str(self.path), "exec", dont_inherit=True), vars(self.module))
-        new = {id(value): vars(self.module)[name] for name, value in old.items()}
-        spaces = [vars(module) for name, module in list(sys.modules.items()) if _may_hold(name)]
-        spaces += [item.callspec.params for item in items if hasattr(item, "callspec")]
-        for space in spaces:
-            space.update({name: new[id(value)] for name, value in list(space.items()) if id(value) in new})
-
-    def statement(self, line: int) -> str:
-        """The name of the function or class that this line of the original text belongs to, or `ANYWHERE`."""
-        for node in self._tree.body:
-            if isinstance(node, ast.FunctionDef | ast.ClassDef) and _first_line(node) <= line <= node.end_lineno:
-                return node.name
-        return ANYWHERE
-
-    def changed(self, code: str) -> set[str]:
-        """The functions in whose bodies `code` is another text; with `ANYWHERE` where it differs elsewhere."""
-        old, new = ({_name(node): node for node in tree.body} for tree in (self._tree, ast.parse(code)))
-        names = [name for name in old.keys() | new.keys() if _dump(old.get(name)) != _dump(new.get(name))]
-        return {name if _differ_in_body(old.get(name), new.get(name)) else ANYWHERE for name in names}
-
-
-def _may_hold(module: str) -> bool:
-    return module.startswith(("course_kernels", "test_", "kernel_testing", "conftest", "tests"))
-
-
-def _name(node: ast.stmt) -> str:
-    return getattr(node, "name", None) or ast.unparse(node)
-
-
-def _dump(node: ast.stmt | None) -> str:
-    return ast.dump(node) if node else ""
-
-
-def _first_line(node: ast.FunctionDef | ast.ClassDef) -> int:
-    return min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
-
-
-def _differ_in_body(old: ast.stmt | None, new: ast.stmt | None) -> bool:
-    """A decorator and a default are executed at import, and no test enters them."""
-    return isinstance(old, ast.FunctionDef) and isinstance(new, ast.FunctionDef) and _head(old) == _head(new)
-
-
-def _head(node: ast.FunctionDef) -> str:
-    parts = [node.args, *node.decorator_list, *([node.returns] if node.returns else [])]
-    return "".join(map(ast.dump, parts))
+SURVIVED, KILLED, OPEN = range(3)
 
 
 class Runner:
-    """A plugin that runs, in place of the tests, the tests on each of these texts, and tells what comes of it."""
+    """A plugin that runs, in place of the tests, the tests on each mutant, and tells what comes of it."""
 
-    def __init__(self, name: str, codes: list[str], times: Path, tell: Callable[[str], object]) -> None:
-        self._name, self._codes, self._path, self._tell = name, codes, times, tell
-        self._killed: Counter[str] = Counter()
-        self._progress = os.memfd_create("progress")
+    def __init__(self, request: dict[str, Any], tell: Callable[[dict], None]) -> None:
+        self._mutants, self._workers = request["mutants"], request.get("workers") or 1
+        self._seconds, self._map = request.get("seconds"), request.get("map")
+        self._tell = tell
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
-        self._session, self._family = session, Family(self._name)
-        if not self._path.exists():
-            _in_a_fork(self._note_times)
-        self._times = json.loads(self._path.read_text(encoding="utf-8"))
-        for code in self._codes:
-            self._tell(self._verdict(code))
+        self._session, self._items = session, session.items
+        self._sources = {name: Source(name) for name in sorted({one["source"] for one in self._mutants})}
+        gc.collect()
+        gc.freeze()  # what is collected stays in memory that the forks share
+        torch.set_num_threads(1)
+        known = self._known()
+        self._tell({"failing": [item.nodeid for item in self._items if item.nodeid not in known]})
+        self._items = [item for item in self._items if item.nodeid in known]
+        self._cost = [known[item.nodeid]["seconds"] for item in self._items]
+        self._lines = [unpacked(known[item.nodeid]["lines"]) for item in self._items]
+        functions = [f"{name}.{one}" for name, source in self._sources.items() for one in source.names()]
+        operators = {one["operator"] for one in self._mutants}
+        self._experience = Experience([*functions, *operators], self._cost)
+        self._share(self._mutants, self._judge)
         return True
 
-    def _verdict(self, code: str) -> str:
-        changed = self._family.changed(code)
-        items = sorted((item for item in self._session.items if self._sees(item, changed)), key=self._rank)
-        os.truncate(self._progress, 0)
-        if _in_a_fork(self._try, code, items) == 0:
-            return "survived"
-        reached = os.pread(self._progress, 20, 0)
-        if not reached:
-            return "killed by its import"
-        killer = items[int(reached)].nodeid
-        self._killed[killer] += 1
-        return f"killed by {killer}"
+    def _share(self, jobs: list, work: Callable[[Any, int, Path], None]) -> None:
+        """Let the workers do these jobs, each of which gets the job, its number, and a folder of the worker's own."""
+        queue = os.memfd_create("queue")
+        os.write(queue, b"".join(i.to_bytes(8, "little") for i in range(len(jobs))))
+        os.lseek(queue, 0, os.SEEK_SET)  # the forks share the place up to which it is read
+        forks = [_fork(self._work, queue, jobs, work, Path.cwd() / f"worker{i}") for i in range(self._workers)]
+        for fork in forks:
+            os.waitpid(fork, 0)
+        os.close(queue)
 
-    def _sees(self, item: pytest.Item, changed: set[str]) -> bool:
-        """Whether a test enters what was changed; who enters no kernel may compile one, and sees all."""
-        if not changed:
-            return True
-        entered = set(self._times[item.nodeid]["enters"])
-        return ANYWHERE in changed or bool(entered & changed) or not entered & self._family.kernels
+    def _work(self, queue: int, jobs: list, work: Callable, folder: Path) -> None:
+        shutil.copytree(Path(course_kernels.__file__).parent, folder / PACKAGE, dirs_exist_ok=True)
+        os.environ["PYTHONPATH"] = os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")])
+        while number := os.read(queue, 8):
+            i = int.from_bytes(number, "little")
+            work(jobs[i], i, folder)
 
-    def _rank(self, item: pytest.Item) -> float:
-        return -(self._killed[item.nodeid] + 0.05) / (self._times[item.nodeid]["seconds"] + 0.01)
+    # The map
 
-    def _try(self, code: str, items: list[pytest.Item]) -> None:
+    def _known(self) -> dict[str, dict]:
+        """Seconds and lines of each test that passes."""
+        path = Path(self._map or "map.jsonl").absolute()
+        known = _read(path)
+        unknown = [item for item in self._items if item.nodeid not in known]
+        parts = [unknown[i : i + TOGETHER] for i in range(0, len(unknown), TOGETHER)]
+        notes = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        self._share(parts, lambda part, number, folder: os.waitpid(_fork(self._note, part, notes), 0))
+        os.close(notes)
+        return _read(path)
+
+    def _note(self, part: list[pytest.Item], notes: int) -> None:
+        """In a fork: run these tests one after the other."""
+        for source in self._sources.values():
+            source.execute(source.text, source.path, self._items)
+        tracer = Tracer(paths(Path(course_kernels.__file__).parent))
+        for i, item in enumerate(part):
+            failed = self._session.testsfailed
+            seconds, lines = tracer.around(lambda item=item, i=i: _run(item, part[i + 1 : i + 2]))
+            if self._session.testsfailed == failed:
+                row = {item.nodeid: {"seconds": round(seconds, 3), "lines": packed(lines)}}
+                os.write(notes, (json.dumps(row) + "\n").encode())
+
+    # The mutants
+
+    def _judge(self, mutant: dict[str, str], number: int, folder: Path) -> None:
+        source = self._sources[mutant["source"]]
+        kinds = [mutant["operator"], *(f"{source.name}.{name}" for name in source.statements(mutant["code"])[:1])]
+        tests = self._experience.ranked(self._who_sees(source, mutant["code"]), kinds)
+        progress = os.memfd_create("progress")
+        fork = _fork(self._try, source, mutant["code"], folder, tests, progress)
+        _, status, used = os.wait4(fork, 0)
+        reached = os.pread(progress, 20, 0)
+        os.close(progress)
+        verdict = os.waitstatus_to_exitcode(status) if os.WIFEXITED(status) else KILLED
+        tried = tests[: int(reached) + 1] if reached else []
+        killer = tried[-1] if tried and verdict == KILLED else None
+        self._experience.learn(tried, killer, kinds)
+        self._tell(
+            {
+                "mutant": number,
+                "verdict": ("survived", "killed", "open")[verdict],
+                "by": self._items[killer].nodeid if killer is not None else "its import" * (verdict == KILLED),
+                "tried": len(tried),
+                "of": len(tests),
+                "signal": os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0,
+                "seconds": round(used.ru_utime + used.ru_stime, 2),
+            }
+        )
+
+    def _who_sees(self, source: Source, code: str) -> list[int]:
+        """Numbers of the tests that execute what was changed, or compile it, or look at its text."""
+        spans, names = source.executed(code), source.statements(code)
+        compiled = any(map(source.is_compiled, names))
+        return [
+            i
+            for i, (item, lines) in enumerate(zip(self._items, self._lines))
+            if (executes(lines, source.name, spans) if spans else source.name in lines)
+            or (compiled and source.name in lines and item.path.name.startswith(COMPILED))
+            or (hasattr(item, "callspec") and _looks_at(item.callspec.params, source.name, names))
+        ]
+
+    def _try(self, source: Source, code: str, folder: Path, tests: list[int], progress: int) -> None:
         """In a fork, which ends at the first test that fails."""
-        self._family.execute(code, self._session.items)
-        for i, item in enumerate(items):
-            os.pwrite(self._progress, f"{i:20}".encode(), 0)
-            seconds = SLOWER * self._times[item.nodeid]["seconds"] + MORE
-            signal.setitimer(signal.ITIMER_PROF, seconds)
-            signal.alarm(int(WAITING * seconds))
-            self._run(item, items[i + 1 : i + 2])
+        _limit(MORE)
+        with contextlib.suppress(OSError):  # where memory runs out, this process ends and no other
+            Path("/proc/self/oom_score_adj").write_text("1000")
+        path = folder / source.path.relative_to(Path(course_kernels.__file__).parents[1])
+        source.execute(code, path, self._items)
+        items = [self._items[number] for number in tests]
+        for i, number in enumerate(tests):
+            if self._seconds and process_time() > self._seconds:
+                os._exit(OPEN)
+            os.pwrite(progress, f"{i:20}".encode(), 0)
+            _limit(SLOWER * self._cost[number] + MORE)
+            _run(items[i], items[i + 1 : i + 2])
             if self._session.testsfailed:
-                os._exit(1)
-
-    def _note_times(self) -> None:
-        """In a fork: what each test takes and enters, which must all pass."""
-        times, items = {}, self._session.items
-        self._family.execute(self._family.text, items)
-        for i, item in enumerate(items):
-            lines: set[int] = set()
-            begun = process_time()
-            sys.setprofile(_noting(str(self._family.path), lines))
-            self._run(item, items[i + 1 : i + 2])
-            sys.setprofile(None)
-            entered = sorted({self._family.statement(line) for line in lines})
-            times[item.nodeid] = {"seconds": round(process_time() - begun, 3), "enters": entered}
-        if not self._session.testsfailed:
-            self._path.write_text(json.dumps(times, indent=1), encoding="utf-8")
-
-    @staticmethod
-    def _run(item: pytest.Item, following: list[pytest.Item]) -> None:
-        item.config.hook.pytest_runtest_protocol(item=item, nextitem=following[0] if following else None)
+                os._exit(KILLED)
+        os._exit(SURVIVED)
 
 
-def _noting(path: str, lines: set[int]) -> Callable[[types.FrameType, str, Any], None]:
-    def note(frame: types.FrameType, event: str, argument: Any) -> None:
-        if event == "call" and frame.f_code.co_filename == path:
-            lines.add(frame.f_code.co_firstlineno)
-
-    return note
+def _read(path: Path) -> dict[str, dict]:
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    return {name: found for line in lines for name, found in json.loads(line).items()}
 
 
-def _in_a_fork(function: Callable, *args: Any) -> int:
-    """The status with which a fork that calls `function` ends."""
+def _limit(seconds: float) -> None:
+    """End this process after so much more processor time, or much more by the clock."""
+    signal.setitimer(signal.ITIMER_PROF, seconds)
+    signal.alarm(int(WAITING * seconds))
+
+
+def _run(item: pytest.Item, following: list[pytest.Item]) -> None:
+    item.config.hook.pytest_runtest_protocol(item=item, nextitem=following[0] if following else None)
+
+
+def _looks_at(params: dict[str, Any], family: str, names: list[str]) -> bool:
+    """Whether a test has the text of one of these functions as its parameter."""
+    return params.get("family") == family and getattr(params.get("function"), "name", None) in names
+
+
+def _fork(function: Callable, *args: Any) -> int:
+    """A fork that calls `function` and ends, with 0 where that comes back."""
     child = os.fork()
     if child == 0:
-        status = 1
+        status = KILLED
         try:
-            torch.set_num_threads(1)
             function(*args)
             status = 0
         finally:
             os._exit(status)
-    return os.waitpid(child, 0)[1]
+    return child
 
 
 def main() -> None:
-    name, tests, times = sys.argv[1], sys.argv[2], Path(sys.argv[3])
-    answers = open(os.dup(1), "w", buffering=1)  # noqa: SIM115 open to the end
+    answers = os.dup(1)
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     sys.dont_write_bytecode = True
-    codes = json.load(sys.stdin)
-    tell = lambda verdict: print(verdict, file=answers)  # noqa: E731
-    sys.exit(pytest.main([*OPTIONS, tests], plugins=[Runner(name, codes, times, tell)]))
+    request = json.load(sys.stdin)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    tell = lambda verdict: os.write(answers, (json.dumps(verdict) + "\n").encode())  # noqa: E731
+    sys.exit(pytest.main([*OPTIONS, *request["tests"]], plugins=[Runner(request, tell)]))
 
 
 if __name__ == "__main__":

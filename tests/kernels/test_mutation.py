@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from kernel_testing import WITHOUT_GPU
@@ -27,6 +28,7 @@ FAMILIES = {  # a family's name -> its tests
     "rms_norm": "norms",
     "layer_norm": "norms",
 }
+RULES = "tests/kernels/test_style.py"
 EVERY = int(os.environ.get("MUTATION_EVERY", "40"))  # of a family's mutants each so manieth
 _AGAIN = "each turn computes it anew, and the last one stands"
 _NO_KEY = "masked lanes get a key below all others, whatever was loaded"
@@ -70,30 +72,33 @@ EQUIVALENT = {
 }
 
 
-def verdicts(family: str, codes: list[str], folder: Path, times: Path | None = None) -> list[str]:
-    """What the family's tests say of these texts, each in the place of its file in a copy of package and tests.
+def verdicts(mutants: list[dict[str, str]], tests: list[str], folder: Path, **how: Any) -> list[dict[str, Any]]:
+    """What these tests say of each mutant, in a copy of package and tests: its "source", "operator" and "code".
 
-    Interpreted, also where there is a GPU: that reads past the end of a tensor without a word.
+    Interpreted, also where there is a GPU: that reads past the end of a tensor without a word.  `how` goes into the
+    runner's request: "workers", "seconds", "map".
     """
-    repository, tests = PACKAGE.parent, f"tests/kernels/test_{FAMILIES[family]}.py"
+    repository = PACKAGE.parent
     for part in (PACKAGE, TESTS):
-        there = folder / part.relative_to(repository)
-        shutil.copytree(part, there, ignore=shutil.ignore_patterns("__pycache__", "test_*"))
-    for name in ("pyproject.toml", "conftest.py", "tests/conftest.py", tests):
+        shutil.copytree(part, folder / part.relative_to(repository), ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("pyproject.toml", "conftest.py", "tests/conftest.py"):
         shutil.copy(repository / name, folder / name)
     path = os.pathsep.join([str(folder), str(repository), str(repository / "gfxlab")])
-    command = [sys.executable, str(TESTS / "mutation_runner.py"), family, tests, str(times or folder / "times.json")]
     done = subprocess.run(
-        command,
+        [sys.executable, str(folder / "tests/kernels/mutation_runner.py")],
         cwd=folder,
         env=os.environ | WITHOUT_GPU | {"PYTHONPATH": path},
-        input=json.dumps(codes),
+        input=json.dumps({"mutants": mutants, "tests": tests, **how}),
         capture_output=True,
         text=True,
     )
-    said = done.stdout.splitlines()
-    assert len(said) == len(codes), done.stdout + done.stderr
-    return said
+    first, *said = [json.loads(line) for line in done.stdout.splitlines()] or [{}]
+    assert first.get("failing") == [] and len(said) == len(mutants), f"{first}\n{done.stderr}"
+    return sorted(said, key=lambda one: one["mutant"])
+
+
+def as_request(source: str, mutant: Generated) -> dict[str, str]:
+    return {"source": source, "operator": mutant.operator, "code": mutant.code}
 
 
 def judged(family: str, every: int) -> list[Generated]:
@@ -104,10 +109,13 @@ def judged(family: str, every: int) -> list[Generated]:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(0)
 @pytest.mark.parametrize("family", FAMILIES)
 def test_the_tests_of_a_family_kill_its_mutants(family, tmp_path):
-    source, mutants = (PACKAGE / f"{family}.py").read_text(encoding="utf-8"), judged(family, EVERY)
-    own, *said = verdicts(family, [source, *(mutant.code for mutant in mutants)], tmp_path)
-    assert own == "survived", "its own file must pass"
-    passed = [mutant for mutant, verdict in zip(mutants, said) if verdict == "survived"]
+    text, mutants = (PACKAGE / f"{family}.py").read_text(encoding="utf-8"), judged(family, EVERY)
+    itself = {"source": family, "operator": "nothing", "code": text}
+    asked = [itself, *(as_request(family, mutant) for mutant in mutants)]
+    own, *said = verdicts(asked, [f"tests/kernels/test_{FAMILIES[family]}.py", RULES], tmp_path)
+    assert own["verdict"] == "survived", "its own file must pass"
+    passed = [mutant for mutant, one in zip(mutants, said) if one["verdict"] != "killed"]
     assert not passed, "\n".join(f"{one.operator}, line {one.line}: {one.says}" for one in passed)
