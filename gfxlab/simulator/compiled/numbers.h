@@ -233,7 +233,7 @@ static inline u32 fixed_quotient(u32 quotient, u32 denominator, u32 numerator)
     u32 sign = (numerator ^ denominator) & 0x80000000, size = quotient & 0x7FFFFFFF;
     int infinite_top = (numerator & 0x7FFFFFFF) == INFINITY_BITS;
     int infinite_bottom = (denominator & 0x7FFFFFFF) == INFINITY_BITS;
-    if (divides_as_usual(numerator, denominator))
+    if (divides_as_usual(numerator, denominator) && size <= INFINITY_BITS)
         return size | sign;
     if (top != top)
         return numerator;

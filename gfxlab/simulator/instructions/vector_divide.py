@@ -133,7 +133,7 @@ def _fix(form: _Format):
     def compute(quotient, denominator, numerator):
         top, bottom = form.exponent(numerator), form.exponent(denominator)
         ordinary = (top > 0) & (top < form.most) & (bottom > 0) & (bottom < form.most)
-        ordinary = ordinary & (top - bottom <= form.most // 2)
+        ordinary = ordinary & (top - bottom <= form.most // 2) & ~np.isnan(quotient)
         sign = (np.asarray(denominator).view(form.bits) ^ np.asarray(numerator).view(form.bits)) & sign_bit
         result = np.asarray(((np.asarray(quotient).view(form.bits) & ~sign_bit) | sign).view(form.number))
         if not ordinary.all():

@@ -5,6 +5,8 @@ import pytest
 from exact import F32, F32_EDGES, divide
 from one_instruction import execute
 
+from gfxlab.simulator.compiled.extension import VARIABLE
+
 # What LLVM emits for a / b with denormals kept: a in register 2, b in register 4.
 DIVISION = """
     v_div_scale_f32 v5, {any}, v4, v4, v2
@@ -57,3 +59,19 @@ def test_the_quotient_is_correctly_rounded(arch, group):
         if not F32.same(found, divide(F32, x, y))
     ]
     assert not wrong, f"{len(wrong)} of {a.size} wrong: {'; '.join(wrong[:10])}"
+
+
+@pytest.mark.parametrize("arch", REGISTERS)
+@pytest.mark.parametrize("compiled", [True, False])
+def test_an_estimate_that_is_no_number_is_a_quotient_too_large(arch, compiled, monkeypatch):
+    """As a card has it: infinity minus infinity on the way, whatever the exponents of numerator and denominator."""
+    if not compiled:
+        monkeypatch.setenv(VARIABLE, "0")
+    nan, one, minus = 0x7FC00000, 0x3F800000, 0xBF800000
+    single = execute("v_div_fixup_f32 v10, v2, v3, v4", arch=arch, V={2: nan, 3: minus, 4: one})
+    assert single.V[10, 0, 0] == 0xFF800000
+    half = execute("v_div_fixup_f16 v10, v2, v3, v4", arch=arch, V={2: 0x7E00, 3: 0xBC00, 4: 0x3C00})
+    assert half.V[10, 0, 0] & 0xFFFF == 0xFC00
+    V = {3: 0x7FF80000, 5: 0x3FF00000, 7: 0x3FF00000}
+    double = execute("v_div_fixup_f64 v[10:11], v[2:3], v[4:5], v[6:7]", arch=arch, V=V)
+    assert double.V[11, 0, 0] == 0x7FF00000
