@@ -16,6 +16,7 @@ import json
 import random
 import signal
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -71,7 +72,7 @@ class _Survey:
         wanted = sampled([item.nodeid for item in items], config.getoption("--sample"), config.getoption("--seed"))
         part, parts = map(int, config.getoption("--shard").split("/"))
         mine = {test for test in wanted if shard_of(test, parts) == part} - done
-        items[:] = [item for item in items if item.nodeid in mine]
+        items[:] = in_turns([item for item in items if item.nodeid in mine])
 
     @pytest.hookimpl(wrapper=True)
     def pytest_make_collect_report(self, collector: pytest.Collector) -> Iterator[Any]:
@@ -106,6 +107,8 @@ class _Survey:
     def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo) -> Iterator[Any]:
         if call.excinfo is not None and self._outcome[0] == "passed":
             self._outcome = outcome_of(call.excinfo.value, [str(entry.path) for entry in call.excinfo.traceback])
+            if isinstance(call.excinfo.value, TookTooLong):
+                call.excinfo = _without_frames(call.excinfo.value)
         return (yield)
 
     def _write(self, line: dict[str, Any]) -> None:
@@ -115,6 +118,25 @@ class _Survey:
 
 def _took_too_long(number: int, frame: Any) -> None:
     raise TookTooLong("the time limit of a test")
+
+
+def _without_frames(error: TookTooLong) -> pytest.ExceptionInfo[TookTooLong]:
+    """The same error as raised here: a signal may come where a frame has no line, on which pytest itself fails."""
+    try:
+        raise error.with_traceback(None)
+    except TookTooLong as raised:
+        return pytest.ExceptionInfo.from_exception(raised)
+
+
+def in_turns(items: list[pytest.Item]) -> list[pytest.Item]:
+    """One of every test function, then a second of each: what a run that is cut off has done is a sample of all."""
+    known: Counter[str] = Counter()
+    turns = {}
+    for item in items:
+        function = item.nodeid.partition("[")[0]
+        turns[item.nodeid] = known[function]
+        known[function] += 1
+    return sorted(items, key=lambda item: turns[item.nodeid])
 
 
 def sampled(tests: list[str], most: int, seed: int) -> set[str]:

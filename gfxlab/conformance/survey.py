@@ -46,6 +46,7 @@ OUTCOMES = {
     "skipped": "skipped by upstream",
 }
 _INTERRUPTED = 2  # pytest's exit status
+_SILENT_STARTS = 3  # of which none came to a test: a short machine may end one
 _SILENCE = 600  # seconds without an outcome after which the child is given up
 
 
@@ -134,8 +135,8 @@ def conformance(
         try:
             todo = [
                 pool.submit(_until_done, children, folder, targets, log, (i, shards), arch=arch, **limits)
+                for i in range(shards)  # a run that is cut off has done as much of each target
                 for arch, log in found.items()
-                for i in range(shards)
             ]
             for one in todo:
                 one.result()
@@ -188,12 +189,14 @@ def _until_done(
 ) -> None:
     """Start pytest until it ends by itself; a test in which it died is noted and left out of the next start."""
     part, shards = shard
+    silent = 0
     while not children.stopped:
         known = len(read(log))
         if _run(children, folder, targets, log, shard=f"{part}/{shards}", **options) or children.stopped:
             return
         died = [one for one in read(log) if one["outcome"] == "started" and shard_of(one["test"], shards) == part]
-        if not died and len(read(log)) == known:  # pytest itself may fail while it reports a test that ran too long
+        silent = 0 if died or len(read(log)) > known else silent + 1
+        if silent == _SILENT_STARTS:
             raise RuntimeError(f"pytest ended before the first test; run it by hand in {folder}")
         with log.open("a") as file:
             for line in died:

@@ -7,6 +7,7 @@ import pickle
 import re
 import sys
 import threading
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -707,6 +708,11 @@ def test_a_sample_takes_so_many_of_each_function_and_the_same_for_the_same_seed(
     assert len(drawn) == 23 and {"a.py::one", "b.py::few[0]", "b.py::few[1]"} <= drawn
     assert drawn == plugin.sampled(tests[::1], 20, seed=3) != plugin.sampled(tests, 20, seed=4)
     assert plugin.sampled(tests, 0, seed=3) == set(tests)
+
+
+def test_a_survey_that_is_cut_off_has_run_some_of_every_function():
+    items = [SimpleNamespace(nodeid=name) for name in ("a[0]", "a[1]", "a[2]", "b", "c[x]", "c[y]")]
+    assert [item.nodeid for item in plugin.in_turns(items)] == ["a[0]", "b", "c[x]", "a[1]", "c[y]", "a[2]"]
 
 
 def test_a_survey_goes_on_where_pytest_itself_fails_while_it_reports_a_test(tmp_path, monkeypatch):
