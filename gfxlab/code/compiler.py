@@ -13,7 +13,7 @@ import triton
 from gfxlab import hardware, sandbox
 from gfxlab.bound import Specialisation
 from gfxlab.code import ship
-from gfxlab.code.errors import AmdError, AmdLimitError, ShippingError, compile_error
+from gfxlab.code.errors import AmdError, AmdLimitError, compile_error
 from gfxlab.latest import Latest
 
 _SECONDS = 120.0  # a large unrolled kernel takes LLVM a while
@@ -42,10 +42,10 @@ def compile(kernel: Any, spec: Specialisation, arch: str, **options: Any) -> Com
         AmdLimitError: num_warps is no power of two, or the workgroup is larger than the hardware's.
         AmdError: the compiler refuses the kernel (with the line), or the worker died.
     """
-    packed = ship.pack(kernel)
+    packed = ship.pack(kernel, _constants(spec))
     name = packed["functions"][0]["name"]
     check_workgroup(name, arch, options.get("num_warps", 4))
-    payload = {"kernel": packed, "arch": arch, "options": {**spec.options, **options}, **_as_json(name, spec)}
+    payload = {"kernel": packed, "arch": arch, "options": {**spec.options, **options}, **_as_json(spec)}
     answer = _remembered(name, payload)
     return Compiled(
         name=name,
@@ -59,22 +59,25 @@ def compile(kernel: Any, spec: Specialisation, arch: str, **options: Any) -> Com
     )
 
 
-def _as_json(name: str, spec: Specialisation) -> dict[str, Any]:
-    constexprs = []
-    for path, value in spec.constexprs.items():
-        try:
-            constexprs.append([list(path), ship.encode(value)])
-        except TypeError as unknown:
-            argument = list(spec.signature)[path[0]]
-            raise ShippingError(
-                f"{name}: the constexpr {argument} is a {unknown}, which cannot be handed to the compiler's process; "
-                "use a number, a string or a Triton type"
-            ) from None
+def _constants(spec: Specialisation) -> list[tuple[str, Any]]:
+    """The parameter of each constant, and its value."""
+    names = list(spec.signature)
+    return [(names[path[0]], value) for path, value in spec.constexprs.items()]
+
+
+def _as_json(spec: Specialisation) -> dict[str, Any]:
     return {
-        "signature": spec.signature,
-        "constexprs": constexprs,
+        "signature": {name: _type_as_json(kind) for name, kind in spec.signature.items()},
+        "constexprs": [list(path) for path in spec.constexprs],
         "attrs": [[list(path), value] for path, value in spec.attrs.items()],
     }
+
+
+def _type_as_json(kind: Any) -> Any:
+    """A type; of a tuple the names of its parts, if it has some, and their types."""
+    if not isinstance(kind, tuple):
+        return kind
+    return {"names": getattr(kind, "_fields", None), "types": [_type_as_json(one) for one in kind]}
 
 
 def check_workgroup(name: str, arch: str, num_warps: Any) -> None:

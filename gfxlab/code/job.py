@@ -25,7 +25,7 @@ def compile_job(payload: dict[str, Any]) -> dict[str, Any]:
 
     Args:
         payload: "kernel" (see `ship.pack`), "arch", "options", and the launch's specialisation: "signature"
-            (name -> type), "constexprs" and "attrs" (lists of [path, value]).
+            (name -> type), "constexprs" (paths, whose values travel with the kernel) and "attrs" ([path, value]).
 
     Returns:
         {"asm": text, "shared": bytes of LDS, "global_scratch": bytes a program, "num_warps": ..., "num_stages": ...},
@@ -34,8 +34,10 @@ def compile_job(payload: dict[str, Any]) -> dict[str, Any]:
     """
     functions: list[Any] = []
     try:
-        functions += ship.unpack(payload["kernel"])
-        compiled = dual_mode.compile(functions[0], _specialisation(payload), payload["arch"], **payload["options"])
+        unpacked, constants = ship.unpack(payload["kernel"])
+        functions += unpacked
+        specialisation = _specialisation(payload, constants)
+        compiled = dual_mode.compile(functions[0], specialisation, payload["arch"], **payload["options"])
     except Exception as error:
         return {"error": _describe(error, functions)}
     metadata = compiled.metadata
@@ -48,18 +50,21 @@ def compile_job(payload: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _specialisation(payload: dict[str, Any]) -> Specialisation:
+def _specialisation(payload: dict[str, Any], constants: list[Any]) -> Specialisation:
     return Specialisation(
         signature={name: _kind(kind) for name, kind in payload["signature"].items()},
-        constexprs={tuple(path): ship.decode(value) for path, value in payload["constexprs"]},
+        constexprs={tuple(path): value for path, value in zip(payload["constexprs"], constants, strict=True)},
         attrs={tuple(path): value for path, value in payload["attrs"]},
         options={},
     )
 
 
-def _kind(kind: str | list) -> str | tuple:
-    """A type; that of a tuple is a tuple, which JSON has made a list."""
-    return kind if isinstance(kind, str) else tuple(map(_kind, kind))
+def _kind(kind: str | dict) -> str | tuple:
+    """A type; that of a tuple is a tuple, named if the argument was."""
+    if isinstance(kind, str):
+        return kind
+    types = tuple(map(_kind, kind["types"]))
+    return ship.named(kind["names"])(*types) if kind["names"] else types
 
 
 def _describe(error: BaseException, functions: list[Any]) -> dict[str, Any]:

@@ -10,13 +10,14 @@ import __future__
 
 import ast
 import builtins
+import collections
 import dis
 import importlib
 import inspect
 import linecache
 import textwrap
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import triton
@@ -32,32 +33,23 @@ _SIMPLE = (type(None), bool, int, float, str)
 # ---- packing: in the notebook's process ------------------------------------------------------------------------------
 
 
-def pack(kernel: Any) -> dict[str, Any]:
-    """A kernel as JSON.
+def pack(kernel: Any, constants: Sequence[tuple[str, Any]] = ()) -> dict[str, Any]:
+    """A kernel as JSON, and the constants that a launch gives it: pairs of a parameter's name and a value.
 
     Raises:
-        ShippingError: the source is not available, or the kernel uses what is no function, module or constant.
+        ShippingError: the source is not available, or the kernel uses what is no function, module or constant, or is
+            given such a thing.
     """
     packer = _Packer()
     packer.add(kernel)
-    return {"functions": packer.functions}
+    values = [packer.constant(parameter, value) for parameter, value in constants]
+    return {"functions": packer.functions, "constants": values}
 
 
-def encode(value: Any) -> Any:
-    """A constant as JSON: a number, a string, None, a tl.constexpr, a Triton type, or a tuple of such.
-
-    Raises:
-        TypeError: it is something else.
-    """
-    if isinstance(value, _SIMPLE):
-        return {"value": value}
-    if isinstance(value, (tuple, list)):
-        return {"tuple": [encode(item) for item in value]}
-    if isinstance(value, tl.constexpr):
-        return {"constexpr": encode(value.value)}
-    if isinstance(value, tl.dtype):
-        return {"dtype": str(value)}
-    raise TypeError(type(value).__name__)
+def _fields(kind: Any) -> list[str] | None:
+    """Names of a named tuple's parts, of its class; None of any other class."""
+    named = isinstance(kind, type) and issubclass(kind, tuple)
+    return list(kind._fields) if named and hasattr(kind, "_fields") else None
 
 
 class _Packer:
@@ -74,6 +66,7 @@ class _Packer:
         start, lines = _source(kernel, fn)
         entry = {
             "name": fn.__name__,
+            "full_name": [fn.__module__, fn.__qualname__],
             "filename": fn.__code__.co_filename,
             "start": start,
             "lines": lines,
@@ -85,16 +78,49 @@ class _Packer:
         entry["names"] = {name: self._name(fn.__name__, name, value) for name, value in _names(fn, lines)}
         return place
 
+    def constant(self, parameter: str, value: Any) -> Any:
+        """What a launch gives to a parameter, as JSON."""
+        try:
+            return self.encode(value)
+        except TypeError as unknown:
+            raise ShippingError(
+                f"{self.functions[0]['name']}: the constexpr {parameter} is a {unknown}, which cannot be handed to the "
+                "compiler's process; use a number, a string, a Triton type or a @triton.jit function"
+            ) from None
+
+    def encode(self, value: Any) -> Any:
+        """A constant as JSON: a number, a string, None, a tl.constexpr, a Triton type, a function, or a tuple of such.
+
+        Raises:
+            TypeError: it is something else.
+        """
+        if isinstance(value, _SIMPLE):
+            return {"value": value}
+        if isinstance(value, tuple | list):
+            items = [self.encode(item) for item in value]
+            fields = _fields(type(value))
+            return {"tuple": items} if fields is None else {"named": [fields, items]}
+        if isinstance(value, tl.constexpr):
+            return {"constexpr": self.encode(value.value)}
+        if isinstance(value, tl.dtype):
+            return {"dtype": str(value)}
+        if _is_jit(value):
+            return self._function(value)
+        if (fields := _fields(value)) is not None:
+            return {"fields": [value.__name__, fields, self.encode(tuple(value._field_defaults.values()))]}
+        raise TypeError(type(value).__name__)
+
+    def _function(self, function: Any) -> dict[str, Any]:
+        home = unwrap(function)
+        if not home.__module__.startswith("triton."):
+            return {"function": self.add(function)}
+        return {"attribute": [home.__module__, home.__qualname__]}
+
     def _name(self, owner: str, name: str, value: Any) -> dict[str, Any]:
         if isinstance(value, types.ModuleType):
             return {"module": value.__name__}
-        if _is_jit(value):
-            home = unwrap(value)
-            if not home.__module__.startswith("triton."):
-                return {"function": self.add(value)}
-            return {"attribute": [home.__module__, home.__qualname__]}
         try:
-            return encode(value)
+            return self.encode(value)
         except TypeError:
             pass
         module, qualname = getattr(value, "__module__", None) or "__main__", getattr(value, "__qualname__", name)
@@ -168,21 +194,25 @@ def _attribute(module: str, qualname: str) -> Any:
 # ---- unpacking: in the worker ----------------------------------------------------------------------------------------
 
 
-def unpack(packed: dict[str, Any]) -> list[Any]:
-    """The @triton.jit functions of a packed kernel, the kernel itself first."""
+def unpack(packed: dict[str, Any]) -> tuple[list[Any], list[Any]]:
+    """The @triton.jit functions of a packed kernel, the kernel itself first, and the launch's constants."""
     entries = packed["functions"]
+    for entry in entries:
+        _import_what_it_names(entry)
     for entry in entries:
         _remember_source(entry)
     namespaces = [{"__name__": "kernel", "__builtins__": builtins} for _ in entries]
     made = [_make(entry, namespace) for entry, namespace in zip(entries, namespaces)]
     for entry, namespace in zip(entries, namespaces):
         namespace.update({name: _decode(value, made) for name, value in entry["names"].items()})
-    return made
+    return made, [_decode(value, made) for value in packed["constants"]]
 
 
-def decode(value: Any) -> Any:
-    """What `encode` made of a constant, back."""
-    return _decode(value, [])
+def _import_what_it_names(entry: dict[str, Any]) -> None:
+    """Classes of the author's own modules: while their files are still read as they are."""
+    for value in entry["names"].values():
+        if "attribute" in value:
+            _attribute(*value["attribute"])
 
 
 def _decode(value: dict[str, Any], functions: list[Any]) -> Any:
@@ -191,6 +221,12 @@ def _decode(value: dict[str, Any], functions: list[Any]) -> Any:
         return content
     if kind == "tuple":
         return tuple(_decode(item, functions) for item in content)
+    if kind == "named":
+        fields, items = content
+        return named(fields)(*(_decode(item, functions) for item in items))
+    if kind == "fields":
+        name, fields, defaults = content
+        return collections.namedtuple(name, fields, defaults=_decode(defaults, functions))
     if kind == "constexpr":
         return tl.constexpr(_decode(content, functions))
     if kind == "dtype":
@@ -200,6 +236,11 @@ def _decode(value: dict[str, Any], functions: list[Any]) -> Any:
     if kind == "attribute":
         return _attribute(*content)
     return functions[content]
+
+
+def named(fields: Sequence[str]) -> type:
+    """A class of named tuples: Triton asks for the names of the parts, never for the class."""
+    return collections.namedtuple("Named", fields)
 
 
 def _remember_source(entry: dict[str, Any]) -> None:
@@ -224,6 +265,7 @@ def _make(entry: dict[str, Any], namespace: dict[str, Any]) -> Any:
     flags = __future__.annotations.compiler_flag if entry["annotations"] else 0
     exec(compile(text, entry["filename"], "exec", flags=flags, dont_inherit=True), namespace)
     fn = namespace[entry["name"]]
+    fn.__module__, fn.__qualname__ = entry["full_name"]  # by these the compiler tells functions of one name apart
     if entry["kind"] == "constexpr_function":
         made = triton.constexpr_function(fn)
     else:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -114,7 +114,17 @@ def _compiled(kernel: Any, spec: Specialisation, arch: str, quiet: bool) -> comp
         compiler.check_lds(compiled)
         return compiled
 
-    return _remembered.get((unwrap(kernel), arch, quiet, repr(spec)), find)
+    functions = tuple(_functions(list(spec.constexprs.values())))  # `repr` tells no two of one name apart
+    return _remembered.get((unwrap(kernel), functions, arch, quiet, repr(spec)), find)
+
+
+def _functions(value: Any) -> Iterator[Any]:
+    """The Python functions of @triton.jit functions among a launch's constants."""
+    if isinstance(value, tuple | list):
+        for one in value:
+            yield from _functions(one)
+    elif hasattr(value, "fn"):
+        yield unwrap(value)
 
 
 def execute(
