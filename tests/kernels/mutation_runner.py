@@ -47,6 +47,7 @@ import gfxlab  # noqa: F401
 
 SLOWER, MORE = 4, 3  # so many times its processor time, and as many seconds more, a test may take on a mutant
 WAITING = 30  # and so many times that by the clock: a mistake that waits for ever is seen, too
+LONGEST = 120  # seconds of processor time that a test may take as things are
 TOGETHER = 12  # tests that a worker runs at a time when it notes lines
 COMPILED = ("test_amd_", "test_compile")  # files whose tests execute no line of a kernel and see it all the same
 PLUGINS = ("cacheprovider", "xdist", "randomly", "nbval", "timeout")  # that stay out; nbval takes long to load
@@ -117,6 +118,7 @@ class Runner:
         tracer = Tracer(paths(Path(course_kernels.__file__).parent))
         for i, item in enumerate(part):
             failed = self._session.testsfailed
+            _limit(LONGEST)
             seconds, lines = tracer.around(lambda item=item, i=i: _run(item, part[i + 1 : i + 2]))
             if self._session.testsfailed == failed:
                 row = {item.nodeid: {"seconds": round(seconds, 3), "lines": packed(lines)}}

@@ -105,6 +105,20 @@ def test_a_shift_and_an_order_change_nothing(device, max_row, cols, shift):
     assert_close(softmax(x[:, order]), softmax(x)[:, order], 1e-6)
 
 
+def test_two_large_numbers_that_one_lane_meets_are_summed_to_the_last_bit(dtype, device):
+    """Of a row that is walked in two turns; the others are so low that they count for nothing."""
+    x = torch.full((64, 512), -1e4, dtype=dtype, device=device)
+    x[:, [5, 256 + 5]] = randn((64, 2), dtype, device).mul(2)
+    with launch.sizes_as(max_row=64):
+        assert launch.long_rows(x).meta["BLOCK_N"] == 256
+        y = softmax(x)
+    exact, large = reference.softmax(x.double()), [5, 256 + 5]
+    if dtype == torch.float32:
+        assert_close(y, exact, 1e-6)
+    else:
+        assert float((y != exact.to(dtype))[:, large].double().mean()) <= 0.02
+
+
 # ---- adversarial rows ----------------------------------------------------------------------------------------------
 
 

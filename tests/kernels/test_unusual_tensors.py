@@ -91,6 +91,42 @@ def test_every_public_function_is_here():
     }  # fmt: skip
 
 
+def without_rows(device):
+    """Calls that have nothing to compute, though a row, or what it is multiplied by, is as long as ever."""
+    x, gated, weight = ones(0, 8, device=device), ones(0, 16, device=device), ones(8, device=device)
+    rows, heads = ones(4, 8, device=device), ones(2, 3, 4, 8, device=device)
+    return {
+        "vector_add": lambda: ck.vector_add(x, x),
+        "rms_norm": lambda: ck.rms_norm(x, weight),
+        "add_rms_norm": lambda: ck.add_rms_norm(x, x, weight)[1],
+        "layer_norm": lambda: ck.layer_norm(x, weight, weight),
+        "layer_norm with statistics": lambda: ck.layer_norm(x, weight, weight, return_statistics=True)[0],
+        "add_layer_norm": lambda: ck.add_layer_norm(x, x, weight, weight)[1],
+        "softmax": lambda: ck.softmax(x),
+        "activation": lambda: ck.activation(x, "gelu"),
+        "act_and_mul": lambda: ck.act_and_mul(gated, "silu"),
+        "act_and_mul into out": lambda: ck.act_and_mul(gated, "silu", out=x),
+        "silu_and_mul": lambda: ck.silu_and_mul(gated),
+        "gelu_tanh_and_mul": lambda: ck.gelu_tanh_and_mul(gated),
+        "dropout_add": lambda: ck.dropout_add(x, x, 0.5, 1),
+        "quant_fp8_per_token": lambda: ck.quant_fp8_per_token(x)[0],
+        "quant_fp8_per_group": lambda: ck.quant_fp8_per_group(x, 4)[0],
+        "act_mul_fp8_quant": lambda: ck.act_mul_fp8_quant(gated, "silu")[0],
+        "topk": lambda: ck.topk(x, 3)[0],
+        "matmul": lambda: ck.matmul(x, rows.t()),
+        "matmul by no columns": lambda: ck.matmul(rows, x.t()),
+        "linear": lambda: ck.linear(rows[:1], x),
+        "conv2d": lambda: ck.conv2d(x[:, None, None], ones(1, 1, 1, 1, device=device)),
+        "flash_attention": lambda: ck.flash_attention(heads[:, :, :0], heads, heads),
+        "rope_2d": lambda: ck.rope_2d(ones(0, 4, 2, 8, device=device), *([ones(2, 2, device=device)] * 4)),
+    }
+
+
+@pytest.mark.parametrize("name", without_rows("meta"))
+def test_where_there_are_no_rows_nothing_is_launched(name, device, no_launch):
+    assert without_rows(device)[name]().numel() == 0
+
+
 def test_a_view_that_negates_its_memory_is_refused_by_name(device):
     x, weight = randn((4, 8), device=device), torch.ones(8, device=device)
     negated = torch._neg_view(x)
