@@ -69,6 +69,7 @@ def cases(names):
     return pytest.mark.parametrize(("name", "max_row"), both, ids=lambda value: {8192: "held", 64: "walked"}.get(value))
 
 
+@pytest.mark.one_in(3)
 @cases(CASES)
 @pytest.mark.parametrize("dtype", HALVES, ids=short)
 def test_results(name, max_row, dtype, device):
@@ -81,6 +82,7 @@ def test_results(name, max_row, dtype, device):
         assert_nearest(got, expected)
 
 
+@pytest.mark.one_in(3)
 @cases(sorted(CASES.keys() - HAVE_NO_GRADIENT))
 @pytest.mark.parametrize("dtype", HALVES, ids=short)
 def test_gradients(name, max_row, dtype, device):
