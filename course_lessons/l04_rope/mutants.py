@@ -76,7 +76,7 @@ MUTANTS = {
         Mutant(
             "takes halves",
             (("x.reshape(BLOCK_H, D // 2, 2)", "x.reshape(BLOCK_H, 2, D // 2).permute(0, 2, 1)"),),
-            "order-of-join",
+            "other-pairs",
         ),  # fmt: skip
         Mutant("joins the second first", ((f"tl.join({_A}, {_B})", f"tl.join({_B}, {_A})"),), "members-exchanged"),
         Mutant(

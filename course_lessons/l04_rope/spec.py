@@ -368,7 +368,7 @@ _NEIGHBOURS = Exercise(
     ),
     suspects=(
         Suspect("order-of-join", _ORDER, _halves_stored),
-        Suspect("order-of-join", _ORDER, _neox_interleaved),
+        Suspect(*_OTHER_PAIRS, _neox_interleaved),
         Suspect(
             "members-exchanged",
             "The two elements of each pair have changed places. Which one does `tl.join` put first?",
