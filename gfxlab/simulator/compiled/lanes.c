@@ -48,13 +48,14 @@ typedef struct {
     Result result[RESULTS];
 } Micro;
 
-enum { LANEWISE, SCALAR_UNIT, READ_LANE, MATRIX, PERMUTE };
+enum { LANEWISE, SCALAR_UNIT, READ_LANE, MATRIX, PERMUTE, LOCAL_LOAD, LOCAL_STORE };
 
 /* Lanes that operands are taken from: bits 0 to 7 name one, and these say more. */
 enum { EXISTS = 0x100, NAMED = 0x200, READS_ALL = 0x400, WRITES_ALL = 0x800 };
 
 struct Run;
 struct Waves;
+struct Known;
 typedef void Operation(u32 *const *to, const u32 *const *from, int n);
 typedef struct {
     Operation *operations[
@@ -66,7 +67,7 @@ typedef struct {
                      int k);
     void (*halves)(const u32 *words, double *low, double *high, int n);
     void (*brains)(const u32 *words, double *low, double *high, int n);
-    void (*execute)(const struct Run *run, const struct Waves *w);
+    int (*execute)(const struct Run *run, const struct Waves *w, const struct Known *known, int from);
 } Kernels;
 
 static const char *const operation_names[] = {
@@ -86,6 +87,7 @@ typedef struct Waves {
     unsigned char *scc;
     const unsigned char *mask, *live;
     Py_ssize_t register_stride, scalar_stride, scc_stride, mask_stride, live_stride;
+    Py_ssize_t first; /* the number of the first one */
     int waves, lanes;
     const u32 *tables; /* of lanes, MOST_LANES each */
 } Waves;
@@ -408,6 +410,11 @@ ALWAYS void run_matrix(const Kernels *k, Chunk *c, const Micro *micro)
     }
 }
 
+/* ---- LDS ---------------------------------------------------------------------------------------------------------- */
+
+#include "moves.inc"
+#include "known.inc"
+
 /* ---- programs ------------------------------------------------------------------------------------------------------ */
 
 typedef struct Run {
@@ -416,7 +423,10 @@ typedef struct Run {
     Micro *micros;
 } Run;
 
-ALWAYS void execute_by(const Kernels *k, const Run *run, const Waves *w)
+static int is_local(const Micro *m) { return m->kind == LOCAL_LOAD || m->kind == LOCAL_STORE; }
+
+/* Micro-operations `from` up to, and without, `until`. */
+ALWAYS void execute_line(const Kernels *k, const Run *run, const Waves *w, int from, int until)
 {
     Chunk c;
     c.w = w;
@@ -426,7 +436,7 @@ ALWAYS void execute_by(const Kernels *k, const Run *run, const Waves *w)
         if (!any_live(w, first, waves))
             continue;
         open_chunk(&c, first, waves);
-        for (int i = 0; i < run->count; i++) {
+        for (int i = from; i < until; i++) {
             const Micro *m = &run->micros[i];
             switch (m->kind) {
             case LANEWISE: run_lanewise(k, &c, m); break;
@@ -437,6 +447,25 @@ ALWAYS void execute_by(const Kernels *k, const Run *run, const Waves *w)
             }
         }
     }
+}
+
+/* From one micro-operation on. Returns the number of one that is an access to LDS which is not known, or -1. */
+ALWAYS int execute_by(const Kernels *k, const Run *run, const Waves *w, const struct Known *known, int from)
+{
+    while (from < run->count) {
+        if (is_local(&run->micros[from])) {
+            if (!run_local(known, w, &run->micros[from]))
+                return from;
+            from++;
+            continue;
+        }
+        int until = from;
+        while (until < run->count && !is_local(&run->micros[until]))
+            until++;
+        execute_line(k, run, w, from, until);
+        from = until;
+    }
+    return -1;
 }
 
 /* ---- instruction sets of the processor --------------------------------------------------------------------------- */
@@ -614,13 +643,18 @@ static const char *odd_shape(const Run *run, const Py_buffer *v, const Py_buffer
 
 static PyObject *run(PyObject *self, PyObject *const *args, Py_ssize_t count)
 {
-    if (count != 6) {
-        PyErr_SetString(PyExc_TypeError, "run takes a run, V, S, SCC, a mask and which waves live");
+    if (count != 9) {
+        PyErr_SetString(PyExc_TypeError, "run takes a run, V, S, SCC, a mask, which waves live, what is known of LDS, "
+                                         "the first wave's number and where to begin");
         return NULL;
     }
     const Run *program = PyCapsule_GetPointer(args[0], capsule_name);
+    const Known *known = args[6] == Py_None ? NULL : PyCapsule_GetPointer(args[6], known_name);
+    Py_ssize_t first = PyLong_AsSsize_t(args[7]), from = PyLong_AsSsize_t(args[8]);
+    if (PyErr_Occurred())
+        return NULL;
     Py_buffer v, s, scc, mask, live;
-    int has_mask = args[4] != Py_None, has_live = args[5] != Py_None, done = 0;
+    int has_mask = args[4] != Py_None, has_live = args[5] != Py_None, done = 0, stopped = -1;
     if (!program || !take(args[1], &v, PyBUF_WRITABLE, 3, "V"))
         return NULL;
     if (!take(args[2], &s, PyBUF_WRITABLE, 2, "S"))
@@ -632,17 +666,17 @@ static PyObject *run(PyObject *self, PyObject *const *args, Py_ssize_t count)
     if (has_live && !take(args[5], &live, PyBUF_SIMPLE, 1, "live"))
         goto release_mask;
     const char *odd = odd_shape(program, &v, &s, has_mask ? &mask : NULL);
-    if (odd) {
-        PyErr_SetString(PyExc_ValueError, odd);
+    if (odd || from < 0 || first < 0) {
+        PyErr_SetString(PyExc_ValueError, odd ? odd : "waves and micro-operations count from 0");
     } else {
         Waves w = {
             .V = v.buf, .S = s.buf, .scc = scc.buf,
             .mask = has_mask ? mask.buf : NULL, .live = has_live ? live.buf : NULL,
             .register_stride = v.strides[0] / 4, .scalar_stride = s.strides[0] / 4, .scc_stride = scc.strides[0],
             .mask_stride = has_mask ? mask.strides[0] : 0, .live_stride = has_live ? live.strides[0] : 0,
-            .waves = (int)v.shape[1], .lanes = (int)v.shape[2], .tables = program->tables,
+            .first = first, .waves = (int)v.shape[1], .lanes = (int)v.shape[2], .tables = program->tables,
         };
-        kernels->execute(program, &w);
+        stopped = kernels->execute(program, &w, known, (int)from);
         done = 1;
     }
     if (has_live)
@@ -656,16 +690,16 @@ release_s:
     PyBuffer_Release(&s);
 release_v:
     PyBuffer_Release(&v);
-    if (!done)
-        return NULL;
-    Py_RETURN_NONE;
+    return done ? PyLong_FromLong(stopped) : NULL;
 }
 
 #include "memory.inc"
 
 static PyMethodDef methods[] = {
     {"make", make, METH_VARARGS, "A run of these micro-operations, with tables of lanes, for so many registers."},
-    {"run", (PyCFunction)(void (*)(void))run, METH_FASTCALL, "Execute a run on V, S, SCC under a mask, or None."},
+    {"run", (PyCFunction)(void (*)(void))run, METH_FASTCALL, "Execute a run on V, S, SCC; -1, or where it has to stop."},
+    {"known", make_known, METH_VARARGS, "Accesses to these bytes of LDS of which it is known what they do to these states."},
+    {"teach", teach_known, METH_VARARGS, "What an access does to a state."},
     {"load", load, METH_VARARGS, "Bytes to registers."},
     {"store", store, METH_VARARGS, "Registers to bytes."},
     {"common_bits", common_bits, METH_VARARGS, "The bits that the offset of some lane has that is on."},

@@ -6,7 +6,7 @@ import struct
 from dataclasses import dataclass, replace
 
 VECTOR, SCALAR, CONSTANT, LANE_MASK, TEMPORARY = range(5)
-LANEWISE, SCALAR_UNIT, READ_LANE, MATRIX, PERMUTE = range(5)
+LANEWISE, SCALAR_UNIT, READ_LANE, MATRIX, PERMUTE, LOCAL_LOAD, LOCAL_STORE = range(7)
 TEMPORARIES = 4  # how many there are
 _SOURCES, _RESULTS, _EXTRA = 5, 3, 8
 _ALL = 0xFFFFFFFF

@@ -84,6 +84,28 @@ ALWAYS float smaller(float a, float b)
 ALWAYS float largest(float a, float b) { return a != a || b != b ? a + b : larger(a, b); }
 ALWAYS float smallest(float a, float b) { return a != a || b != b ? -(-a + -b) : smaller(a, b); }
 
+/* 2^x, as vector_float.py has it: term by term the same, for all of it is compared bit by bit. */
+ALWAYS u32 power_of_two(float x)
+{
+    const double round = 6755399441055744.0; /* 1.5 * 2^52: adding it rounds to an integer, in the lowest bits */
+    double a = x != x ? 0 : x < -200 ? -200 : x > 200 ? 200 : x;
+    double shifted = a + round, rest = a - (shifted - round), scale;
+    u64 bits;
+    memcpy(&bits, &shifted, 8);
+    bits = (bits + 1023) << 52;
+    memcpy(&scale, &bits, 8);
+    double series = rest * 1.3215486790144305e-06;
+    series = (series + 1.5252733804059838e-05) * rest;
+    series = (series + 0.00015403530393381606) * rest;
+    series = (series + 0.0013333558146428441) * rest;
+    series = (series + 0.009618129107628477) * rest;
+    series = (series + 0.055504108664821576) * rest;
+    series = (series + 0.2402265069591007) * rest;
+    series = (series + 0.6931471805599453) * rest;
+    u32 result = bits_of((float)((series + 1) * scale));
+    return x != x ? bits_of(x) | 0x00400000 : result;
+}
+
 /* Integers */
 
 ALWAYS i32 signed_of(u32 x) { return (i32)x; }

@@ -16,6 +16,8 @@ from gfxlab.simulator.compiled.micro import (
     CONSTANT,
     LANE_MASK,
     LANEWISE,
+    LOCAL_LOAD,
+    LOCAL_STORE,
     MATRIX,
     PERMUTE,
     READ_LANE,
@@ -33,6 +35,7 @@ from gfxlab.simulator.core.operands import EXEC, NULL, Operand
 from gfxlab.simulator.core.program import Decoded
 from gfxlab.simulator.instructions import dual, lane_selection, packed, scalar, vector
 from gfxlab.simulator.instructions.common import Op, Step, Target
+from gfxlab.simulator.instructions.local_data import LocalAccess
 from gfxlab.simulator.instructions.multiplication import NO_SIGNS, Multiplication
 from gfxlab.simulator.instructions.registry import Unknown, plain_name
 
@@ -87,6 +90,8 @@ class Translator:
             raise NotPlain
         if isinstance(step, Multiplication):
             return [_matrix(step)]
+        if isinstance(step, LocalAccess):
+            return [_local(step)]
         if name.startswith("v_dual_"):
             return self._dual(instruction)
         if name.startswith(("v_readfirstlane_", "v_readlane_")):
@@ -403,3 +408,17 @@ def _matrix(step: Multiplication) -> Micro:
     extra = _LAYOUTS[shape.layout], shape.m, shape.k, *(_KINDS[kind] for kind in shape.kinds), registers, pieces
     tiles = (Source(VECTOR, one.operand.index) for one in (step.a, step.b))
     return Micro(MATRIX, 0, (*tiles, addend), (Result(VECTOR, step.result.index),), extra)
+
+
+# ---- LDS -------------------------------------------------------------------------------------------------------------
+
+
+def _local(step: LocalAccess) -> Micro:
+    """Its number is the instruction's: what is known of an access is known by that."""
+    if step.where.half or step.where.negate or step.where.absolute:
+        raise NotPlain
+    places = sum(((offset, register) for offset, register in zip(step.offsets, step.registers)), ())
+    last = Source(VECTOR, max(step.registers) + max(1, step.width // 4) - 1)
+    extra = step.width, int(step.signed), len(step.offsets), *places
+    kind = LOCAL_STORE if step.writes else LOCAL_LOAD
+    return Micro(kind, step.instruction.index, (Source(VECTOR, step.where.index), last), (), extra)

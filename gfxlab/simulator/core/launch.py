@@ -23,7 +23,7 @@ from gfxlab.simulator.core import program as programs
 from gfxlab.simulator.core.batches import Batches
 from gfxlab.simulator.core.executor import Executor
 from gfxlab.simulator.core.hostcall import KIND, WAVES, HostCalls
-from gfxlab.simulator.core.memory import ARGUMENTS, GlobalMemory, LocalData, Scratch
+from gfxlab.simulator.core.memory import ARGUMENTS, GlobalMemory, LocalData, Scratch, patterns
 from gfxlab.simulator.core.numbers import U8, U32, round_to_bf16
 from gfxlab.simulator.core.operands import M0, MODE, TTMP
 from gfxlab.simulator.core.program import Argument, Program
@@ -221,7 +221,7 @@ def _waves(run: Run, memory: GlobalMemory, groups: Sequence[tuple[int, int, int]
         per_group,
         programs=places,
         memory=memory,
-        lds=LocalData(len(groups), run.compiled.lds),
+        lds=LocalData(len(groups), run.compiled.lds, patterns(program, per_group)),
         scratch=Scratch(len(places) * program.lanes, program.scratch) if program.scratch else None,
         profile=run.profile,
         watchers=run.watchers,

@@ -8,9 +8,10 @@ one a lane.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 import torch
@@ -336,8 +337,8 @@ class Pieces:
 
     def __init__(self, pieces: int, size: int):
         self.size = size
-        self._pitch = (size + 31) & ~15
-        data = np.empty(max(1, pieces) * self._pitch, U8)
+        self.pitch = (size + 31) & ~15
+        data = np.empty(max(1, pieces) * self.pitch, U8)
         data.view(U32)[:] = POISON
         self._bytes = Bytes(data)
 
@@ -359,7 +360,7 @@ class Pieces:
         if place is not None:
             return [word.reshape(w.size, -1) for word in self._bytes.words_at(place)]
         inside = self._inside(address, active, width)
-        offset = np.where(inside, address, 0) + self.piece(w) * self._pitch
+        offset = np.where(inside, address, 0) + self.piece(w) * self.pitch
         return [np.where(inside, word, U32(0)) for word in self._bytes.gather(offset, width)]
 
     def write(self, w, instruction, address: np.ndarray, words: list[np.ndarray], width: int, active=None) -> None:
@@ -370,14 +371,14 @@ class Pieces:
             self._bytes.put(place, [w.full(word).reshape(place.index.shape) for word in words])
             return
         inside = self._inside(address, active, width)
-        offset = w.full(address + self.piece(w) * self._pitch)
+        offset = w.full(address + self.piece(w) * self.pitch)
         self._bytes.scatter(offset[inside], [w.full(word)[inside] for word in words], width)
 
     def _whole(self, w, address: np.ndarray, width: int, active: np.ndarray | None) -> Place | None:
         """Where an access of all lanes lies, if it stays inside and is aligned."""
         if active is not None or int(address.min()) < 0 or int(address.max()) + width > self.size:
             return None
-        return self._bytes.place(w.full(address + self.piece(w) * self._pitch), width)
+        return self._bytes.place(w.full(address + self.piece(w) * self.pitch), width)
 
     def _inside(self, address: np.ndarray, active: np.ndarray | None, width: int) -> np.ndarray:
         """The lanes that are active and in range."""
@@ -404,15 +405,33 @@ class Pattern:
         return self.low >= 0 and self.high + width <= size
 
 
+class Patterns:
+    """Those that the workgroups of one program had: of all its batches, and of later launches."""
+
+    def __init__(self) -> None:
+        self.of: dict[tuple[object, int], Pattern] = {}  # by who asks, and by what the first lane holds
+        self.addresses: dict[tuple[Pattern, int], np.ndarray] = {}  # of so many workgroups
+        self.by_address: dict[int, Pattern] = {}  # by the id of such an array
+        self.kept = 0  # bytes
+
+
+def patterns(program: object, waves: int) -> Patterns:
+    """Those of a program with workgroups of so many waves."""
+    return _patterns(program, waves, threading.get_ident())
+
+
+@lru_cache(maxsize=8)
+def _patterns(*key) -> Patterns:
+    return Patterns()
+
+
 class LocalData(Pieces):
     """LDS: a piece for each workgroup."""
 
-    def __init__(self, pieces: int, size: int):
+    def __init__(self, pieces: int, size: int, patterns: Patterns | None = None):
         super().__init__(pieces, size)
-        self._patterns: dict[tuple[object, int], Pattern] = {}
-        self._pattern_of: dict[int, Pattern] = {}  # by the id of an array that `address` gave
-        self._given: dict[tuple[Pattern, int], np.ndarray] = {}
-        self._kept = 0
+        self._patterns = patterns or Patterns()
+        self.known = None  # of accesses: see compiled/known.py
         self._repeats = extension.EXTENSION.repeats if extension.used() else _repeats
 
     def piece(self, w) -> np.ndarray:
@@ -428,24 +447,24 @@ class LocalData(Pieces):
         groups, rest = divmod(len(register), per_group)
         if rest or w.window.start % per_group:
             return (register + offset).astype(I64)
-        key = who, int(register[0, 0])
-        pattern = self._patterns.get(key)
-        if pattern is None and self._kept < _KEPT:
+        known, key = self._patterns, (who, int(register[0, 0]))
+        pattern = known.of.get(key)
+        if pattern is None and known.kept < _KEPT:
             first = register[:per_group].copy()
-            pattern = self._patterns[key] = Pattern(first, (first + offset).astype(I64))
+            pattern = known.of[key] = Pattern(first, (first + offset).astype(I64))
         if pattern is None or not self._repeats(register, pattern.register):
             return (register + offset).astype(I64)
-        given = self._given.get((pattern, groups))
+        given = known.addresses.get((pattern, groups))
         if given is None:
-            given = self._given[pattern, groups] = (register + offset).astype(I64)
+            given = known.addresses[pattern, groups] = (register + offset).astype(I64)
             given.flags.writeable = False
-            self._kept += given.nbytes
-            self._pattern_of[id(given)] = pattern
+            known.kept += given.nbytes
+            known.by_address[id(given)] = pattern
         return given
 
     def pattern(self, address: np.ndarray) -> Pattern | None:
         """What all workgroups of the window have in common, if `address` is what the method of that name gave."""
-        return self._pattern_of.get(id(address))
+        return self._patterns.by_address.get(id(address))
 
     def _whole(self, w, address: np.ndarray, width: int, active: np.ndarray | None) -> Place | None:
         pattern = None if active is not None else self.pattern(address)
@@ -454,7 +473,7 @@ class LocalData(Pieces):
         if not pattern.inside(width, self.size):
             return None
         group = np.arange(w.window.start, w.window.stop, w.waves_per_group)[:, None, None] // w.waves_per_group
-        return self._bytes.place_in_pieces(pattern.place, group * self._pitch, pattern.common, width)
+        return self._bytes.place_in_pieces(pattern.place, group * self.pitch, pattern.common, width)
 
     def barrier(self, w, groups: np.ndarray) -> None:
         """The waves of these workgroups have met: what they wrote before is there for all."""
@@ -463,12 +482,12 @@ class LocalData(Pieces):
 
     def load(self, w, address: np.ndarray, width: int, register: int, signed: bool) -> None:
         """What `read` gives, by the extension into the registers from `register` on, in the lanes that are on."""
-        place = self.size, self._pitch, w.window.start, w.waves_per_group
+        place = self.size, self.pitch, w.window.start, w.waves_per_group
         extension.EXTENSION.load(self.content, address, w.V, register, width, signed, *place, w.mask, None)
 
     def store(self, w, address: np.ndarray, width: int, register: int) -> None:
         """What `write` does with these registers, by the extension."""
-        place = self.size, self._pitch, w.window.start, w.waves_per_group
+        place = self.size, self.pitch, w.window.start, w.waves_per_group
         extension.EXTENSION.store(self.content, address, w.V, register, width, *place, w.mask)
 
 

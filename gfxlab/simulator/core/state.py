@@ -45,6 +45,13 @@ class Watcher:
     def local_store(self, w: Waves, instruction, address, lanes, width: int, words) -> None: ...
     def local_atomic(self, w: Waves, instruction, address, lanes, width: int) -> None: ...
 
+    def local_watch(self):
+        """Who looks at LDS for this watcher, with `states`, `may_skip`, `written` as `watch.races.Races` has them.
+
+        None: it wants to be told of every access.
+        """
+        return None
+
     def illegal(self, w: Waves, instruction, kind: str, address, lanes, width: int) -> None:
         """A "load", "store" or "update" of global memory that is about to fail; `address` counts from nowhere."""
 

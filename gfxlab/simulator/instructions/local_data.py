@@ -6,6 +6,8 @@ Names and semantics: MI300 ISA, section 12.13; ds_read_b64_tr: CDNA 4 ISA.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -65,13 +67,64 @@ def store(w, instruction: Decoded, address: np.ndarray, words: list[np.ndarray],
     w.lds.write(w, instruction, address, words, width)
 
 
+@dataclass(frozen=True, eq=False)
+class LocalAccess:
+    """The step of an access to LDS of whole registers, by the extension.
+
+    addresses: of each place where it reads or writes, with `offsets` the constants in them; registers: the first that
+    goes there or comes from there. signed: what is narrower than a word is extended by its sign.
+    """
+
+    instruction: Decoded
+    where: Operand
+    offsets: Sequence[int]
+    addresses: Sequence[values.Reader]
+    registers: Sequence[int]
+    width: int
+    signed: bool = False
+    readers: Sequence[values.Reader] = ()
+
+    @property
+    def writes(self) -> bool:
+        """Whether it is a store."""
+        return bool(self.readers)
+
+    def places(self, w) -> list[np.ndarray]:
+        """The place in LDS that each lane names, int64 [wave, lane], for each of the addresses."""
+        return [address(w) for address in self.addresses]
+
+    def __call__(self, w) -> None:
+        if self.writes:
+            self._store(w)
+        else:
+            self._load(w)
+
+    def _load(self, w) -> None:
+        places = self.places(w)
+        for place in places:
+            for watcher in w.watchers:
+                watcher.local_load(w, self.instruction, place, w.mask, self.width)
+        for place, register in zip(places, self.registers):
+            w.lds.load(w, place, self.width, register, self.signed)
+
+    def _store(self, w) -> None:
+        for address, read, register in zip(self.addresses, self.readers, self.registers):
+            place = address(w)
+            words = read(w)
+            for watcher in w.watchers:
+                watcher.local_store(w, self.instruction, place, w.mask, self.width, words)
+            w.lds.store(w, place, self.width, register)
+
+
 def _read(instruction: Decoded, offsets: list[int], width: int, filling: str, target: Target) -> Step:
     result, where = instruction.operands
     addresses = [address_of(where, offset) for offset in offsets]
     words = max(1, width // 4)
+    registers = [result.index + place * words for place in range(len(offsets))]
+    if extension.used() and filling in WHOLE_REGISTERS and result.half is None and where.is_vector:
+        return LocalAccess(instruction, where, offsets, addresses, registers, width, filling == "signed")
     writers = [
-        register_writer(Operand("", "v", result.index + place * words, half=result.half), width, filling, target)
-        for place in range(len(offsets))
+        register_writer(Operand("", "v", register, half=result.half), width, filling, target) for register in registers
     ]
 
     def run(w):
@@ -79,37 +132,23 @@ def _read(instruction: Decoded, offsets: list[int], width: int, filling: str, ta
         for write, value in zip(writers, found):
             write(w, value)
 
-    def compiled(w):
-        places = [address(w) for address in addresses]
-        for place in places:
-            for watcher in w.watchers:
-                watcher.local_load(w, instruction, place, w.mask, width)
-        for number, place in enumerate(places):
-            w.lds.load(w, place, width, result.index + number * words, filling == "signed")
-
-    whole = filling in WHOLE_REGISTERS and result.half is None and where.is_vector
-    return compiled if whole and extension.used() else run
+    return run
 
 
 def _write(instruction: Decoded, offsets: list[int], width: int, filling: str) -> Step:
     where, *data = instruction.operands
     addresses = [address_of(where, offset) for offset in offsets]
     readers = [register_reader(one, width, filling) for one in data]
+    whole = filling != "high" and all(one.is_vector and not one.half for one in data) and where.is_vector
+    if extension.used() and whole:
+        registers = [one.index for one in data]
+        return LocalAccess(instruction, where, offsets, addresses, registers, width, readers=readers)
 
     def run(w):
         for address, read in zip(addresses, readers):
             store(w, instruction, address(w), read(w), width)
 
-    def compiled(w):
-        for address, read, one in zip(addresses, readers, data):
-            place = address(w)
-            words = read(w)
-            for watcher in w.watchers:
-                watcher.local_store(w, instruction, place, w.mask, width, words)
-            w.lds.store(w, place, width, one.index)
-
-    whole = filling != "high" and all(one.is_vector and not one.half for one in data) and where.is_vector
-    return compiled if whole and extension.used() else run
+    return run
 
 
 def _transposing_read(suffix: str, instruction: Decoded, target: Target) -> Step:

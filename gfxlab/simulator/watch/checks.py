@@ -242,6 +242,9 @@ class Checks(Watcher):
         if self._races:
             self._races.barrier(groups)
 
+    def local_watch(self) -> Races | None:
+        return self._races
+
     # ---- at the end --------------------------------------------------------------------------------------------------
 
     def written(self, name: str) -> np.ndarray:

@@ -9,6 +9,8 @@ compilers let them where several hold a copy.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
@@ -19,7 +21,7 @@ from gfxlab.simulator.core.memory import Pattern
 from gfxlab.simulator.core.numbers import U32
 from gfxlab.simulator.core.program import Decoded, Program
 from gfxlab.simulator.core.state import Watcher
-from gfxlab.simulator.watch.intervals import Access, Intervals, Places
+from gfxlab.simulator.watch.intervals import Access, Habits, Intervals, Places, habits
 from gfxlab.simulator.watch.notes import Notes
 
 _MOST = 255  # what a byte can tell
@@ -42,10 +44,12 @@ class Races(Watcher):
         self._seen: set[Decoded] = set()
         self._unit = _unit(program)
         kept = 1 if self._alike else groups
-        self._intervals = Intervals(groups)
+        self._habits: Callable[[int], Habits] = lambda unit: habits(program, waves, size, unit)
+        self._intervals = Intervals(groups, self._habits(self._unit))
+        self._stored: dict[Places, np.ndarray] = {}  # of common ones: whose are marked as written, bool [workgroup]
         self._applied = np.zeros(groups, bool)  # whether the cells tell what a workgroup did, or only its interval
         self._some_applied = False  # whether they do of any
-        self._common: dict[tuple[Pattern, int], Places] = {}
+        self._common = self._habits(self._unit).places
         self._take(np.zeros((kept, -(-size // self._unit), 2 * self._columns), np.uint8))
         self._ever = np.zeros(self._touched.shape[:2], bool)
 
@@ -98,14 +102,39 @@ class Races(Watcher):
             self._applied[groups] = False
             self._some_applied = bool(self._applied.any())
 
+    # ---- what need not be told again --------------------------------------------------------------------------------
+
+    def states(self) -> np.ndarray:
+        """Of each workgroup, int64: what it did since its last barrier, as `Intervals` counts. May be changed."""
+        return self._intervals.states()
+
+    def may_skip(self, w) -> bool:
+        """Whether an access of the window that was told of in the same state may go untold but for that state."""
+        if self._alike and w.size < self._groups * self._waves:
+            return False
+        return not (self._some_applied and self._applied[self._groups_of(w)].any())
+
+    def written(self, pattern: Pattern, width: int) -> np.ndarray | None:
+        """For which workgroups the bytes of these places count as written by one access: bool [workgroup], kept up.
+
+        None: no load or store that all of a workgroup's waves made was told of there. A load that was, and a store
+        where it says True, change nothing but states the next time.
+        """
+        places = self._common.get((pattern, width))
+        return None if places is None else self._stored_by(places)
+
+    def _stored_by(self, places: Places) -> np.ndarray:
+        if places not in self._stored:
+            self._stored[places] = np.zeros(self._groups, bool)
+        return self._stored[places]
+
     def _mark_written(self, places: Places, groups: slice) -> None:
-        if places.everywhere:
-            return
         if not places.common:
             self._ever.reshape(-1)[places.cell] = True
-        elif not places.stored[groups].all():
-            self._ever.reshape(-1)[self._everywhere(places, groups).cell] = places.stored[groups] = True
-            places.everywhere = bool(places.stored.all())
+            return
+        stored = self._stored_by(places)
+        if not stored[groups].all():
+            self._ever.reshape(-1)[self._everywhere(places, groups).cell] = stored[groups] = True
 
     # ---- who meets whom ----------------------------------------------------------------------------------------------
 
@@ -140,6 +169,7 @@ class Races(Watcher):
     def _apply(self, access: Access, groups: slice | np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Write an access of these workgroups into the cells; which, and of which wave."""
         places = self._everywhere(access.places, groups)
+        self._low, self._high = min(self._low, places.low), max(self._high, places.high)
         column = places.wave if access.writes else self._columns + places.wave
         self._touched.reshape(-1)[places.cell * (2 * self._columns) + column] = self._numbers[access.instruction]
         return places.cell, places.wave
@@ -149,7 +179,8 @@ class Races(Watcher):
         if not places.common or self._alike:
             return places
         first = np.arange(self._groups)[groups] * self._touched.shape[1]
-        return Places(first.reshape(-1, *[1] * places.cell.ndim) + places.cell, places.wave)
+        cell = first.reshape(-1, *[1] * places.cell.ndim) + places.cell
+        return Places(cell, places.wave, places.low, places.high)
 
     # ---- cells -------------------------------------------------------------------------------------------------------
 
@@ -169,17 +200,18 @@ class Races(Watcher):
         return self._common[pattern, width]
 
     def _of_pattern(self, place: np.ndarray, width: int) -> Places:
-        cell, wave = self._cells(place, np.zeros((1, 1), np.int64), np.arange(self._waves)[:, None], width)
-        return Places(cell, wave, common=True, stored=np.zeros(self._groups, bool))
+        found = self._cells(place, np.zeros((1, 1), np.int64), np.arange(self._waves)[:, None], width)
+        return replace(found, common=True)
 
-    def _cells(self, address: np.ndarray, group: np.ndarray, wave: np.ndarray, width: int):
+    def _cells(self, address: np.ndarray, group: np.ndarray, wave: np.ndarray, width: int) -> Places:
         """The cells at these addresses of a workgroup, along a last axis if several, and their waves."""
-        self._low, self._high = min(self._low, int(address.min())), max(self._high, int(address.max()) + width)
         if int(np.bitwise_or.reduce(address, axis=None)) & (self._unit - 1):
             self._split()
         cell = address // self._unit + group * self._touched.shape[1]
         several = width // self._unit
-        return (cell[..., None] + np.arange(several), wave[..., None]) if several > 1 else (cell, wave)
+        if several > 1:
+            cell, wave = cell[..., None] + np.arange(several), wave[..., None]
+        return Places(cell, wave, int(address.min()), int(address.max()) + width)
 
     def _find(self, w, address: np.ndarray, lanes, width: int) -> Places | None:
         first, last = w.window.start, w.window.stop
@@ -194,7 +226,7 @@ class Races(Watcher):
             if not lanes.any():
                 return None
             address, group, wave = (np.broadcast_to(a, lanes.shape)[lanes] for a in (address, group, wave))
-        return Places(*self._cells(address, group, wave, width))
+        return self._cells(address, group, wave, width)
 
     def _of_one(self, w, address: np.ndarray, lanes) -> tuple[np.ndarray, np.ndarray | None]:
         """What the first workgroup does if all do the same; otherwise they part here."""
@@ -221,9 +253,9 @@ class Races(Watcher):
     def _split(self) -> None:
         """An access lies across cells: go on with cells of one byte, and with what they tell."""
         self._catch_up()
-        self._intervals = Intervals(self._groups)
+        self._intervals = Intervals(self._groups, self._habits(1))
         self._intervals.lose(slice(None))
-        self._common = {}
+        self._common, self._stored = self._habits(1).places, {}
         self._ever = np.repeat(self._ever, self._unit, axis=1)
         touched, self._unit = np.repeat(self._touched, self._unit, axis=1), 1
         self._take(touched)

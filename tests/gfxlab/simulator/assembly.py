@@ -44,8 +44,10 @@ def compiled(
     return Compiled("kernel", arch, asm, lds, waves, 1, {"/nowhere/kernel.py": {7: "seven()", 8: "eight()"}})
 
 
-def launch(code: str, *tensors: torch.Tensor, grid: int = 1, limit: int = 10_000, outputs=(), **facts) -> Run:
+def launch(
+    code: str, *tensors: torch.Tensor, grid: int = 1, limit: int = 10_000, outputs=(), profile: bool = True, **facts
+) -> Run:
     """Run it; the tensors are called t0, t1, ..."""
     values = [Value(f"t{i}", "*i8", tensor) for i, tensor in enumerate(tensors)]
     kernel = compiled(code, tensors=len(tensors), **facts)
-    return execute(kernel, (grid, 1, 1), values, max_instructions=limit, outputs=outputs)
+    return execute(kernel, (grid, 1, 1), values, max_instructions=limit, outputs=outputs, profile=profile)

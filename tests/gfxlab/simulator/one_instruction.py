@@ -82,7 +82,7 @@ def execute(
     if lds is not None:
         w.lds = LocalData(waves, lds.size)
         every = np.broadcast_to(lds.view(np.uint8), (waves, lds.size))
-        w.lds._bytes.u8.reshape(-1)[: waves * w.lds._pitch].reshape(waves, -1)[:, : lds.size] = every
+        w.lds._bytes.u8.reshape(-1)[: waves * w.lds.pitch].reshape(waves, -1)[:, : lds.size] = every
     w.scratch = Scratch(waves * w.lanes, scratch) if scratch else None
     with np.errstate(all="ignore"):
         for step in steps(text, arch, as_block):
@@ -92,7 +92,7 @@ def execute(
 
 def lds_bytes(w: Waves) -> np.ndarray:
     """The LDS of every wave, uint8 [wave, byte]."""
-    return w.lds._bytes.u8[: w.count * w.lds._pitch].reshape(w.count, -1)[:, : w.lds.size]
+    return w.lds._bytes.u8[: w.count * w.lds.pitch].reshape(w.count, -1)[:, : w.lds.size]
 
 
 def _bits(value) -> np.ndarray:
