@@ -200,8 +200,8 @@ def head_attention(q, k, v):
 #
 # - **Inputs**: `q` of shape `(B, H, S, D)`, `k` and `v` of shape `(B, KH, Sk, D)`, float32, float16 or bfloat16; `H` is
 #   a multiple of `KH`, and query head `h` uses key head `h // (H // KH)`; `Sk >= S`; `D` is a power of two from
-#   16 to 128. Strides are any, but for the last dimension, where elements lie side by side. `k` and `v` have the same
-#   strides
+#   16 to 128. Strides are any, but for the last dimension, where elements lie side by side; batch and heads may be
+#   more than 2^31 elements apart, the tokens of one head are not. `k` and `v` have the same strides
 # - **Output**: a new tensor of the shape and dtype of `q`
 # - **Definition**: as in exercise 6.3 for every head, where query `i` sees the keys `j <= i + Sk - S`
 #

@@ -478,7 +478,7 @@ _ATTEND = Exercise(
         Case("three sequences, 1, 37 and 16 tokens", _decode((1, 37, 16), 6, 2, 16), **_ATTENTION, again=True),
         Case("pages of 16, SmolLM2's heads", _decode((19, 40), 9, 3, 64, page=16), **_ATTENTION),
         Case("large scores", _decode((25, 9), 4, 1, 32, scale=20.0), **_LARGE),
-        Case("bfloat16", _decode((21, 30), 4, 2, 32, dtype=torch.bfloat16), **_ATTENTION),
+        Case("bfloat16, pages of 5", _decode((21, 30), 4, 2, 32, page=5, dtype=torch.bfloat16), **_ATTENTION),
         Case("empty sequences among others, 17 and 33 tokens", _decode((0, 17, 0, 33), 4, 2, 16), **_ATTENTION),
         Case("scores around -200", _low_scores, **_LARGE),
         Case("a page of nobody's holds NaN", _nobodys_page, **_ATTENTION),

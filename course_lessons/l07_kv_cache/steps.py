@@ -97,7 +97,7 @@ STEPS = (
         case("pages of 8", _tokens(21), _table(3), 8),
         case("pages of 16", _tokens(300), _table(20), 16),
         case("one token", _tokens(1), _table(1), 8),
-        case("some tokens, in any order", _some_tokens(70, 150), _table(19), 8),
+        case("some tokens, in any order, pages of 6", _some_tokens(70, 150), _table(25), 6),
         hints=(
             "In which page of its sequence is token j, and at which place in it?",
             "Page `j // PAGE` of the table, place `j % PAGE`. A page has `PAGE` slots.",

@@ -92,7 +92,7 @@ _TOP_K = Exercise(
         Case("equal numbers: the lower place first", _logits(2, 300, 12, levels=4), **_EXACT),
         Case("equal numbers in different chunks", _logits(1, 4500, 6, levels=3), **_EXACT),
         Case("forbidden tokens: all but 3 of 64 at -inf", _logits(2, 64, 5, forbidden=61), **_EXACT),
-        Case("float16", _logits(2, 200, 6, dtype=torch.float16), **_EXACT),
+        Case("float16, the best 64 of 200", _logits(2, 200, 64, dtype=torch.float16), **_EXACT),
         Case("bfloat16, with equal numbers", _logits(2, 333, 9, dtype=torch.bfloat16), **_EXACT),
     ),
     hints=(
@@ -491,10 +491,10 @@ _ADVANCE = Exercise(
     cases=(
         Case("the test it passes: one page each", _between(4, page=64), **_EXACT),
         Case("within pages", _between(9), **_EXACT, again=True),
-        Case("from one page to the next", _between(7, crossing=True), **_EXACT),
+        Case("from one page to the next, pages of 6", _between(7, page=6, crossing=True), **_EXACT),
         Case("sequences that end", _between(12, page=64, ending=5), **_EXACT),
         Case("rows without a sequence", _between(12, ended=5), **_EXACT),
-        Case("all of it, 100 sequences", _between(100, page=4, ended=20, ending=30, crossing=True), **_EXACT),
+        Case("all of it, 100 rows, pages of 5", _between(100, page=5, ended=20, ending=30, crossing=True), **_EXACT),
         Case("one sequence, which ends", _between(1, ending=1), **_EXACT),
         Case("pages of 1", _between(6, page=1, longest=12, crossing=True), **_EXACT),
     ),
