@@ -25,7 +25,7 @@ _CHANGES = sum(1 << bit for bit in range(4, 13)) | _WRITE_FILE  # remove and mak
 _OF_A_FILE = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE
 _SCOPE_SIGNAL = 2  # from version 6 on: no signals to processes outside
 _SYSTEM = ("/usr", "/lib", "/lib64", "/bin", "/sbin", "/etc", "/opt", "/nix", "/proc", "/sys", "/dev")
-_DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/shm")
+_DEVICES = ("/dev/null", "/dev/zero", "/dev/full")  # and not /dev/shm: what is left there stays
 
 
 @cache

@@ -62,13 +62,12 @@ class Error:
 
 @dataclass(frozen=True)
 class Confined:
-    """Files that a job may touch, where the kernel has Landlock, besides Python's, the system's and its own folder.
+    """Files that a job may read, where the kernel has Landlock, besides Python's and the system's.
 
-    hidden: what it may not, wherever it lies.
+    It writes a folder of its own alone, which goes with it.  hidden: what it may not read, wherever it lies.
     """
 
     read: tuple[str, ...] = ()
-    write: tuple[str, ...] = ()
     hidden: tuple[str, ...] = ()
 
 
@@ -470,12 +469,10 @@ def _children() -> list[int]:
 
 
 def _confine(folder: Path, confined: Confined) -> None:
+    """What Triton compiles goes there too: the cache of the notebook holds code that others will run."""
     os.environ["TMPDIR"], tempfile.tempdir = str(folder / "work"), None
-    write = [folder, *map(Path, confined.write)]
-    for path in write:
-        with contextlib.suppress(OSError):
-            path.mkdir(parents=True, exist_ok=True)
-    confinement.confine(write=write, read=map(Path, confined.read), hidden=map(Path, confined.hidden))
+    os.environ["TRITON_CACHE_DIR"] = str(folder / "triton")
+    confinement.confine(write=[folder], read=map(Path, confined.read), hidden=map(Path, confined.hidden))
 
 
 def _deliver(result: Any, folder: Path) -> None:

@@ -83,6 +83,8 @@ def odd_products(tree: ast.Module, solution: str, tensors: Collection[str] = ())
             continue
         differences = [(list(access.address - one.address), list(one.address - access.address)) for one in right]
         extra, missing = min(differences, key=lambda pair: max(map(len, pair)))
+        if extra == [()]:
+            continue  # what is found one further on may be meant: where a row ends, the next begins
         if max(len(extra), len(missing)) <= _MOST_ODD and (extra or not access.moved):
             return f"In the address of `{access.tensor}` in line {access.line}, {_pointed_at(access, extra, missing)}"
     return ""
@@ -241,13 +243,15 @@ class _Follower:
         self._texts: dict[Atom, str] = {}
         self._loops = 0
         self._made_of = _made_of(kernel)
+        steady = set().union(*(_steady(loop) for loop in ast.walk(kernel) if isinstance(loop, (ast.For, ast.While))))
         added = (node.target for node in ast.walk(kernel) if isinstance(node, ast.AugAssign))
-        self._added_to = {target.id for target in added if isinstance(target, ast.Name)}
+        self._added_to = {target.id for target in added if isinstance(target, ast.Name)} - steady
+        self._steady: set[str] = set()
         self._sizes = {one.arg for one in kernel.args.args if not is_pointer(one.arg) and not is_tile(one.arg)}
 
     def walk(self, body: list[ast.stmt]) -> None:
         for statement in body:
-            if isinstance(statement, ast.For):
+            if isinstance(statement, (ast.For, ast.While)):
                 self._loop(statement)
                 continue
             for part in ast.iter_child_nodes(statement):
@@ -257,21 +261,29 @@ class _Follower:
             for name in ("body", "orelse"):
                 self.walk(getattr(statement, name, []))
 
-    def _loop(self, loop: ast.For) -> None:
-        self._note(loop.iter)
+    def _loop(self, loop: ast.For | ast.While) -> None:
+        call = loop.iter if isinstance(loop, ast.For) else loop.test
+        self._note(call)
         self._loops += 1
         turn = _one(("turn", str(self._loops)))
-        call = loop.iter
-        if isinstance(loop.target, ast.Name) and isinstance(call, ast.Call):
+        if isinstance(loop, ast.For) and isinstance(loop.target, ast.Name) and isinstance(call, ast.Call):
             start = self.sum_of(call.args[0]) if len(call.args) > 1 else Counter()
             step = self.sum_of(call.args[2]) if len(call.args) > 2 else _number(1)
             self.held[loop.target.id] = start + _product(turn, step)
+        before, steady = self._steady, _steady(loop)
+        for name, step in steady.items():
+            self.held[name] = self.held.get(name, _one(("unknown", name))) + _product(turn, self.sum_of(step))
+        self._steady = before | steady.keys()
         self.walk(loop.body)
+        self._steady = before
+        for name in steady:
+            self.held[name] = _one(("unknown", name, f"behind loop {self._loops}"))
 
     def _assign(self, statement: ast.stmt) -> None:
         if isinstance(statement, ast.AugAssign) and isinstance(statement.target, ast.Name):
             name, value = statement.target.id, self.sum_of(statement.value)
-            value = _product(value, _one(("turn", str(self._loops)))) if self._loops and not is_pointer(name) else value
+            by_turn = self._loops and not is_pointer(name) and name not in self._steady
+            value = _product(value, _one(("turn", str(self._loops)))) if by_turn else value
             known = self.held.get(name, _one(("unknown", name)))
             self.held[name] = known + value if isinstance(statement.op, ast.Add) else _one(("unknown", name))
         elif isinstance(statement, (ast.Assign, ast.AnnAssign)) and statement.value is not None:
@@ -356,6 +368,33 @@ class _Follower:
             inner = node.func.value if method else node.args[0] if node.args else node
             return self.sum_of(inner) if inner is not node else _one(("unknown", ast.dump(node)))
         return self._whole(node, (name, *(_text(self.sum_of(argument)) for argument in node.args)))
+
+
+def _steady(loop: ast.For | ast.While) -> dict[str, ast.expr]:
+    """What is added to each name, once in every turn and always the same: after n turns it holds n times that more."""
+    inside = [node for statement in loop.body for node in ast.walk(statement)]
+    assigned = Counter(name for node in inside for name in _assigned(node))
+    steps = {}
+    for statement in loop.body:
+        if isinstance(statement, ast.AugAssign) and isinstance(statement.op, ast.Add):
+            (name,), step = _assigned(statement) or ("",), statement.value
+        elif isinstance(statement, ast.Assign) and isinstance(statement.value, ast.BinOp):
+            (name, *_), step = _assigned(statement) or ("",), statement.value.right
+            added = isinstance(statement.value.op, ast.Add) and isinstance(statement.value.left, ast.Name)
+            name = name if added and statement.value.left.id == name else ""
+        else:
+            continue
+        target = _names(loop.target) if isinstance(loop, ast.For) else set()
+        if name and assigned[name] == 1 and not _names(step) & (assigned.keys() | target):
+            steps[name] = step
+    return steps
+
+
+def _assigned(node: ast.AST) -> tuple[str, ...]:
+    """The names that a statement gives a value."""
+    if isinstance(node, (ast.AugAssign, ast.AnnAssign, ast.For)):
+        return tuple(_names(node.target))
+    return tuple(name for target in node.targets for name in _names(target)) if isinstance(node, ast.Assign) else ()
 
 
 def _made_of(kernel: ast.FunctionDef) -> dict[str, set[str]]:

@@ -192,14 +192,10 @@ def _run(
 
 
 def _files() -> Confined:
-    """Our own packages are read, but no solution and not the journal, whatever folder they were put in.
-
-    Triton's cache is written, also that of kernels without their prints.
-    """
+    """Our own packages and Triton's cache are read, but no solution and not the journal, wherever these lie."""
     packages = (importlib.util.find_spec(name) for name in ("gfxlab", "course_kernels", "course_lab"))
     folders = [folder for found in packages if found for folder in found.submodule_search_locations or ()]
-    cache = triton.knobs.cache.dir
-    return Confined(tuple(folders), (cache, f"{cache}-quiet"), (str(home()), *_with_solutions()))
+    return Confined((*folders, triton.knobs.cache.dir), (str(home()), *_with_solutions()))
 
 
 @lru_cache(maxsize=1)

@@ -28,7 +28,7 @@ from course_lab.check.sentences import (
     diagnosis,
     plain_exception,
 )
-from course_lab.check.verdict import CaseRun, Comparison, close, compare, fresh, numbers
+from course_lab.check.verdict import CaseRun, Comparison, close, compare, fresh, numbers, total_bytes
 from gfxlab.programs import format_program
 
 
@@ -247,13 +247,21 @@ def suspects(facts: Facts) -> Diagnosis | None:
         return None
     if facts.fault and facts.fault.kind != "load" and answer.is_masked(facts.tree, facts.fault.line):
         return None  # no formula says where a store goes
-    near = [run for run in facts.wrong if not _is_far(run)]
     for whole in (True, False):  # one that gives all of the answer's results is likelier than one that gives the wrong
         for suspect in facts.exercise.suspects:
-            found = [_reproduces(suspect.formula, run, whole) for run in near]
-            if all(found) and _SAME_AND_WRONG in found and not _spoils(suspect.formula, facts):
+            if _explains(suspect.formula, facts, whole) and not _spoils(suspect.formula, facts):
                 return Diagnosis(suspect.code, suspect.sentence)
     return None
+
+
+def _explains(formula: Callable[..., Any], facts: Facts, whole: bool) -> bool:
+    """Whether a mistake gives the numbers of every wrong case; the smallest says no for most of them."""
+    wrong = False
+    for run in sorted((run for run in facts.wrong if not _is_far(run)), key=total_bytes):
+        if not (found := _reproduces(formula, run, whole)):
+            return False
+        wrong |= found == _SAME_AND_WRONG
+    return wrong
 
 
 def _spoils(formula: Callable[..., Any], facts: Facts) -> bool:
@@ -431,6 +439,22 @@ def _missed(run: CaseRun) -> bool:
     return any(bool((owner & comparison.wrong).any()) for owner, comparison in zip(owners, run.comparisons))
 
 
+def kept_lost(facts: Facts) -> Diagnosis | None:
+    """An argument that the answer works on holds something else where it was to stay as it is, and no kernel wrote."""
+    for run in (run for run in facts.wrong if not _is_far(run)):
+        returned = len(run.expected) - len(run.inplace)
+        for position, comparison, writers in zip(
+            run.inplace, run.comparisons[returned:], run.seen.writers[returned:], strict=True
+        ):
+            stays = comparison.wrong & (numbers(run.args[position]) == comparison.expected)
+            lost = stays & (writers.numpy() < 0 if writers is not None else True)
+            if lost.any():
+                index = f"[{', '.join(map(str, np.argwhere(lost)[0]))}]"
+                about = {"missing": int(lost.sum()), "argument": facts.argument(position), "index": index}
+                return diagnosis("kept-lost", **about)
+    return None
+
+
 def unwritten(facts: Facts) -> Diagnosis | None:
     for run in facts.wrong:
         if run.own_launches and all(0 in launch.grid for launch in run.own_launches):
@@ -461,8 +485,11 @@ def _holes(never: np.ndarray, owners: np.ndarray, run: CaseRun) -> Diagnosis:
 
 
 def _ask(owners: np.ndarray, run: CaseRun) -> str:
-    """What to look at: where all programs together wrote the beginning and no more, at the grid, or at the mask."""
+    """What to look at: a loop; where all programs together wrote the beginning and no more, the grid, or the mask."""
     flat, launches = owners.reshape(-1), run.own_launches
+    if creeping := [launch.creeps for launch in launches if launch.creeps]:
+        line, step, length = creeping[0]
+        return PARTLY_WRITTEN["creeps"].format(line=line, step=step, length=length)
     extent = int((flat >= 0).sum())
     if len(launches) != 1 or not extent or (flat[:extent] < 0).any():
         return PARTLY_WRITTEN["hole"]
@@ -762,6 +789,7 @@ RULES = (
     damage,
     same_programs,
     far_row_missed,
+    kept_lost,
     unwritten,
     missing_other,
     nondeterministic,

@@ -47,6 +47,8 @@ class Evidence:
         self._stored: dict[Program, int] = {}
         self._loads: dict[str, list[int]] = {}  # lanes, and different elements
         self._busy: dict[Program, int] = {}  # and the first element that each stored
+        self._last: dict[tuple[int, str | None, Program], int] = {}  # where the store before began
+        self._creeps: tuple[int, ...] = ()
         self._races = Races()
         self._starts = outside.Starts()
 
@@ -60,6 +62,7 @@ class Evidence:
         self.launches.append(LaunchSeen(launch.name, tuple(launch.grid), mine, **about))
         self._tensors, self._stored, self._starts = launch.tensors, {}, outside.Starts()
         self._loads, self._busy, self._races = {}, {}, Races()
+        self._last, self._creeps = {}, ()
         self._alive.extend(self._tensors.values())
 
     def _reached(self, tensors: list[torch.Tensor]) -> tuple[int, ...]:
@@ -97,6 +100,7 @@ class Evidence:
             twins=self._twins(),
             idle=max(self.launches[-1].programs - len(self._busy), 0),
             firsts=self._firsts(),
+            creeps=self._creeps,
             race=self._races.found(),
             alike=self._races.alike,
             in_place=self._races.in_place,
@@ -164,9 +168,21 @@ class Evidence:
         event = self.events.setdefault(Event(len(self.launches) - 1, access.program, access.line), len(self.events))
         if access.kind == "store":
             self._note_overlap(owner[where] - 1, event, access)
+            self._note_step(access)
             before = self._stored.get(access.program, 0)
             self._stored[access.program] = hash((before, access.tensor, access.elements[access.mask].tobytes()))
         owner[where] = event + 1
+
+    def _note_step(self, access: hooks.Access) -> None:
+        """Remember a block of neighbours that begins inside the one that this program stored there a turn before."""
+        lanes = access.lanes
+        if self._creeps or lanes is None or lanes.ndim != 1 or lanes.size < 2 or (np.diff(lanes) != 1).any():
+            return
+        key, first = (access.line, access.tensor, access.program), int(lanes[0])
+        step = first - self._last.get(key, first)
+        if 0 < step < lanes.size:
+            self._creeps = (access.line, step, lanes.size)
+        self._last[key] = first
 
     def _note_overlap(self, earlier: np.ndarray, event: int, access: hooks.Access) -> None:
         """Remember the first element that two programs of one launch stored."""

@@ -139,7 +139,8 @@ class LaunchSeen:
     that it, too, had loaded.  constants: arguments that are no tensors, by name.  tensors: the names of the others.
     given: of these, the ones that lie in the memory of an argument of the entry.  reached: positions of the arguments
     of the entry whose numbers the launch got, in their own memory or in a copy's.  firsts: for each program the first
-    element that it stored, -1 for none; () where there are very many programs.
+    element that it stored, -1 for none; () where there are very many programs.  creeps: (line, elements that a turn of
+    a loop begins after the one before, length of its block) of a store whose blocks overlap so; () where none does.
     """
 
     name: str
@@ -157,6 +158,7 @@ class LaunchSeen:
     given: tuple[str, ...] = ()
     reached: tuple[int, ...] = ()
     firsts: tuple[int, ...] = ()
+    creeps: tuple[int, ...] = ()
 
     @property
     def programs(self) -> int:

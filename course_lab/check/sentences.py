@@ -77,6 +77,8 @@ SENTENCES = {
     "partly-read": "In the case “{case}”, {wanted} elements of {tensor} count, and your kernel reads {got} of them. "
     "Which does it leave out?",
     "partly-wrong": "Right in part. {part}",
+    "kept-lost": "{missing} elements of {argument} were to stay as they are, and no longer do, first {index}; no "
+    "kernel of yours stored there. What does PyTorch do to all of it?",
     "partly-written": "{missing} of {total} elements were never written, first {index}. {ask}",
     "missing-other": "Line {line} leaves its masked lanes without a value, and they reach the result. "
     "Which value would not disturb what comes next?",
@@ -136,6 +138,8 @@ WRONG_STRIDE = {
 }
 
 PARTLY_WRITTEN = {
+    "creeps": "In line {line} the block of each turn begins {step} further than the one before, and is {length} long. "
+    "How far should a turn go on?",
     "hole": "Which program should write it?",
     "few-programs": "{writers} of {programs} programs wrote, {block} elements each. How many does it take along each "
     "axis of the grid, and are its blocks as long as those that the kernel is given?",

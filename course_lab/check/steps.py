@@ -37,6 +37,7 @@ _WRITES = ("store", "atomic_add", "atomic_max", "atomic_min", "atomic_xchg", "at
 class Step:
     """An expression of a kernel.  kind: "name", "load", "made", "store" or "other".  inside: what it is made of.
 
+    sums: it is a sum, of which right answers make different ones: by blocks, by lanes.
     leads: steps that its value goes to.  points: loads and stores whose address it is part of.  turns: it stands in a
     loop.  stored: it is what a store writes.
     """
@@ -49,6 +50,7 @@ class Step:
     points: set[int] = field(default_factory=set)
     turns: bool = False
     stored: bool = False
+    sums: bool = False
 
 
 @dataclass(frozen=True)
@@ -273,14 +275,15 @@ def _roots(steps: list[Step], seen: tuple[torch.Tensor, torch.Tensor], known: _K
         one, program = steps[step], place if same_grid else None
         fine = known.has(row, program, {turn, None} if same_turns and turn is not None else None)
         fine |= not row[1] and not row[5] and not same_grid  # a program with nothing to do
-        last[step] = fine, row
-        if fine:
+        parts = [part for part in one.inside if part in last and (last[part][1][-1] or _counts(steps[part], row))]
+        right_parts = all(last[part][0] for part in parts)
+        last[step] = fine or (one.sums and right_parts and not one.stored), row
+        if last[step][0]:
             if one.stored and row[-1] and not known.has(row, program, None, stored=True):
                 unstored[step] = ""
             continue
         bad.add(step)
-        parts = [part for part in one.inside if part in last and (last[part][1][-1] or _counts(steps[part], row))]
-        if one.kind in ("load", "other") and all(last[part][0] for part in parts) and step not in found:
+        if one.kind in ("load", "other") and right_parts and step not in found:
             names = [part for part in parts if steps[part].kind == "name" and not one.turns]
             names = [part for part in names if not known.has(last[part][1], program, {None})]
             found[step] = steps[names[0]].text if names else ""
@@ -442,6 +445,7 @@ class _Wrapper(ast.NodeTransformer):
             return node, inside
         kind = self._kind(node)
         step = self._new(node.lineno, text, kind, inside)
+        self.steps[step].sums = isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "sum"
         if kind in ("load", "store"):
             for part in self._pointing.pop(id(node), ()):
                 self.steps[part].leads.discard(step)

@@ -50,6 +50,7 @@ TAUGHT = {
     "never-used": "08_clinic#The idea on paper",
     "partly-read": "08_clinic#The idea on paper",
     "partly-wrong": "08_clinic#The idea on paper",
+    "kept-lost": "07_kv_cache#Rung 1: a row into the cache",
     "partly-written": "05_matmul#The trap: tiles that nobody computes (optional)",
     "missing-other": "02_rmsnorm#Rung 3: what the idle lanes hold",
     "swapped-strides": "01_vector_add#Rung 5: two dimensions",

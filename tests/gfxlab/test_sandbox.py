@@ -320,17 +320,18 @@ def test_a_server_that_stands_still_is_replaced():
 
 @pytest.mark.skipif(not confinement.version(), reason="this kernel has no Landlock")
 def test_a_confined_job_reads_and_writes_what_it_was_given(tmp_path):
-    secret, given, mine = tmp_path / "secret", tmp_path / "given", tmp_path / "mine"
-    for folder in (secret, given, mine):
+    secret, given = tmp_path / "secret", tmp_path / "given"
+    for folder in (secret, given):
         folder.mkdir()
         (folder / "file").write_text("text")
-    files = [str(folder / "file") for folder in (secret, given, mine)]
-    allowed = sandbox.Confined(read=(str(given),), write=(str(mine),))
-    payload = {"read": [*files, os.__file__], "write": [*files, "here"]}
-    found = run("touch", payload, confined=allowed).value
-    assert [found[f"read {file}"] for file in files] == ["PermissionError", "text", "text"]
-    assert [found[f"write {file}"] for file in files] == ["PermissionError", "PermissionError", "written"]
+    files = [str(folder / "file") for folder in (secret, given)]
+    others = [f"{folder}/course-test-{os.getpid()}" for folder in ("/dev/shm", "/tmp", "/var/tmp")]
+    payload = {"read": [*files, os.__file__], "write": [*files, *others, "here"]}
+    found = run("touch", payload, confined=sandbox.Confined(read=(str(given),))).value
+    assert [found[f"read {file}"] for file in files] == ["PermissionError", "text"]
+    assert {found[f"write {file}"] for file in files + others} == {"PermissionError"}
     assert found[f"read {os.__file__}"] and found["write here"] == "written"
+    payload["write"] = [*files, "here"]
     assert set(run("touch", payload).value.values()) & {"PermissionError"} == set()
     assert confinement.open_doors() == ""
 

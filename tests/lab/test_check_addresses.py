@@ -113,4 +113,27 @@ def test_up_to_two_odd_products_are_pointed_at(edits, said):
 def test_nothing_is_missing_where_the_loop_may_add_it():
     moved = ("tl.store(y_ptr + row * stride_ym + cols, x, mask=mask)", "tl.store(y_ptr + cols, x, mask=mask)")
     assert addresses.odd_products(changed(moved), SOLUTION)
-    assert not addresses.odd_products(changed(moved, ("row < M)", "row < M)\n        y_ptr += 0")), SOLUTION)
+    assert not addresses.odd_products(changed(moved, ("row < M)", "row < M)\n        y_ptr += 0 * cols")), SOLUTION)
+
+
+WALKS = [
+    ("    for start", "    x_ptr += index * stride_xm + tl.arange(0, BLOCK) * stride_xn\n    for start"),
+    (X, "x_ptr"),
+    ("x, mask=mask)\n", "x, mask=mask)\n        x_ptr += BLOCK * stride_xn\n"),
+]
+
+
+def test_a_pointer_that_walks_is_where_it_is_in_each_turn():
+    assert addresses.odd_products(changed(*WALKS), SOLUTION) == ""
+    assigned = (*WALKS[:2], (WALKS[2][0], WALKS[2][1].replace("x_ptr += BLOCK", "x_ptr = x_ptr + BLOCK")))
+    assert addresses.odd_products(changed(*assigned), SOLUTION) == ""
+    wrong = (*WALKS[:2], (WALKS[2][0], "x, mask=mask)\n        x_ptr += BLOCK\n"))
+    assert "`BLOCK` times the turn of the loop lacks a factor." in addresses.odd_products(changed(*wrong), SOLUTION)
+
+
+def test_a_loop_that_counts_by_itself_is_the_same_loop():
+    counted = [("for start in range(0, N, BLOCK):", "start = 0\n    while start < N:")]
+    step = ("x, mask=mask)\n", "x, mask=mask)\n        start += BLOCK\n")
+    assert addresses.odd_products(changed(*counted, step), SOLUTION) == ""
+    twice = (step[0], step[1].replace("+= BLOCK", "+= BLOCK * stride_xn"))
+    assert "turn of the loop" in addresses.odd_products(changed(*counted, twice), SOLUTION)

@@ -4,7 +4,17 @@ from dataclasses import replace
 
 import pytest
 import torch
-from small_exercises import COPY, COPY_SOLUTION, DOUBLE, LARGEST, ROW_SUM, SOLUTIONS, vector
+from small_exercises import (
+    COPY,
+    COPY_SOLUTION,
+    DOUBLE,
+    IN_PLACE,
+    IN_PLACE_SOLUTION,
+    LARGEST,
+    ROW_SUM,
+    SOLUTIONS,
+    vector,
+)
 
 from course_lab.authoring.exercise import Case, Exercise, Suspect
 from course_lab.check import grade
@@ -339,3 +349,36 @@ def test_every_code_is_kebab_case_and_every_sentence_ends():
     for code, sentence in SENTENCES.items():
         assert code == code.lower() and " " not in code and "_" not in code
         assert sentence[-1] in ".?}" and "\n" not in sentence
+
+
+def test_what_was_to_stay_and_is_gone_is_no_hole_of_a_kernel():
+    def reference(x):
+        x[:50].mul_(2)
+
+    exercise = replace(IN_PLACE, reference=reference)
+    right = IN_PLACE_SOLUTION.replace("x.numel()", "50")
+    assert grade(exercise, right).passed
+    found = grade(exercise, right.replace("    double_kernel[", "    x[50:] = 0\n    double_kernel[")).diagnosis
+    assert found.code == "kept-lost" and "50 elements of x were to stay as they are" in found.sentence, found
+
+
+WALKS = """\
+@triton.jit
+def double_kernel(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    for start in range(0, n, BLOCK):
+        offs = start + tl.arange(0, BLOCK)
+        x = tl.load(x_ptr + offs, mask=offs < n)
+        tl.store(y_ptr + offs, x * 2, mask=offs < n)
+
+
+def double(x):
+    y = torch.empty_like(x)
+    double_kernel[(1,)](x, y, x.numel(), BLOCK=128)
+    return y
+"""
+
+
+def test_a_turn_that_begins_inside_the_block_before_is_named():
+    assert grade(DOUBLE, WALKS).passed
+    found = grade(DOUBLE, WALKS.replace("range(0, n, BLOCK)", "range(0, n // BLOCK)")).diagnosis
+    assert "In line 6 the block of each turn begins 1 further than the one before, and is 128 long" in found.sentence

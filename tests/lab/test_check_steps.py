@@ -58,6 +58,28 @@ def test_the_step_that_leads_away_is_named_and_another_way_to_the_same_number_is
     assert place in said and " and at" not in said, said
 
 
+MEANS = """\
+@triton.jit
+def my_kernel(x_ptr, y_ptr, stride_xm, stride_ym, N, BLOCK: tl.constexpr):
+    row = tl.program_id(0)
+    total = 0.0
+    for start in range(0, N, 16):
+        cols = start + tl.arange(0, 16)
+        x = tl.load(x_ptr + row * stride_xm + cols, mask=cols < N, other=0.0).to(tl.float32)
+        total += tl.sum(x * x, axis=0) / tl.minimum(16, N - start)
+    cols = tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + row * stride_xm + cols, mask=cols < N, other=0.0).to(tl.float32)
+    tl.store(y_ptr + row * stride_ym + cols, (x / total).to(y_ptr.dtype.element_ty), mask=cols < N)
+"""
+
+
+def test_a_sum_of_a_part_is_a_way_and_no_mistake():
+    """Right answers add up by blocks or by lanes; what is done to such a sum may be the mistake."""
+    wrong = MEANS + OTHERWISE[OTHERWISE.index("\n\ndef normalise") :]
+    said = followed(ROW_SUM, wrong, ROW_SUM_SOLUTION)
+    assert "`tl.sum(x * x, axis=0)`" not in said and "in line 8" in said, said
+
+
 def test_what_a_loop_left_unfinished_is_named():
     solution = OTHERWISE.replace(
         "squares = total_of(half * half) * 4.0",
