@@ -143,6 +143,7 @@ class Races(Watcher):
         groups = self._groups_of(w)
         if self._intervals.repeat(groups, access):
             if self._some_applied and self._applied[groups].any():
+                self._catch_up()  # or a barrier of the others alone would leave in their cells what is written here
                 self._apply(access, groups)
             return False
         self._catch_up()

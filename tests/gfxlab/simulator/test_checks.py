@@ -159,6 +159,31 @@ def test_a_race_in_one_turn_of_a_loop_whose_others_are_known_to_be_harmless(whic
     assert note.startswith("lane 0 of wave 0 of program 2 writes byte 0 of LDS (line 7), which wave 1 read (line 8)")
 
 
+@triton.jit
+def in_turn_kernel(x_ptr, y_ptr, flags_ptr, sums_ptr, N: tl.constexpr):
+    program = tl.program_id(0)
+    offs = program * N + tl.arange(0, N)
+    x = tl.load(x_ptr + offs)
+    sums = tl.cumsum(x, 0)
+    before = 0
+    if program > 0:
+        while tl.atomic_add(flags_ptr + program - 1, 0, sem="acquire") == 0:
+            pass
+        before = tl.load(sums_ptr + program - 1, volatile=True)
+    tl.store(sums_ptr + program, before + tl.sum(x))
+    tl.debug_barrier()
+    tl.atomic_xchg(flags_ptr + program, 1, sem="release")
+    tl.store(y_ptr + offs, sums + before)
+
+
+@pytest.mark.skipif(dual_mode.env_interpret(), reason="TRITON_INTERPRET=1 cannot compile")
+def test_programs_that_come_to_their_barriers_one_after_the_other():
+    """What one is known to have done must not stay where the barrier of another does not wipe it out: no false alarm."""
+    x, y, flags, sums = (torch.full((9 * 32,), one, dtype=torch.int32) for one in (1, 0, 0, 0))
+    run = simulate(in_turn_kernel, (9,), (x, y, flags, sums, 32), num_warps=2)
+    assert run.wrong == () and torch.equal(y, x.cumsum(0))
+
+
 def test_a_loop_moves_on_through_lds():
     """The same instruction names other places in every turn: what was harmless there says nothing of these."""
     code = """
