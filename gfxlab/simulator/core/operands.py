@@ -144,7 +144,7 @@ def _is_operand(word: str) -> bool:
         or plain == "off"
         or bool(_SPECIAL.fullmatch(plain))
         or bool(_LITERAL.fullmatch(plain))
-        or plain.startswith((".L", "hwreg(", "sext(", "neg("))
+        or plain.startswith((".L", "(.L", "hwreg(", "sext(", "neg("))
         or "@rel32@" in plain
     )
 

@@ -187,6 +187,7 @@ def _with_words_around(instructions: tuple[Decoded, ...]) -> tuple[Decoded, ...]
 
 
 _RELATIVE = re.compile(r"(.+)@rel32@(lo|hi)([+-]\d+)")
+_FAR = re.compile(r"\((\S+)-\S+\)(&4294967295|>>32)")  # a label from the instruction behind s_getpc
 
 
 def _relocated(instructions: Iterable[Decoded], addresses: dict[str, int]) -> Iterator[Decoded]:
@@ -194,17 +195,30 @@ def _relocated(instructions: Iterable[Decoded], addresses: dict[str, int]) -> It
 
     The number behind the name counts from the operand itself: `table@rel32@lo+40` in the instruction behind s_getpc,
     its operand 4 bytes on, means the byte 36 of the table.
+    A jump that is too far for s_branch is written with such a distance to a label and s_setpc: it becomes a jump.
 
     Raises:
         ValueError: the program names an object that it does not hold.
     """
     base: dict[int, int] = {}
+    far: dict[int, str] = {}  # which label the address in a pair of registers is that of
     passed = 0  # bytes since the last s_getpc; an operand that names an object takes 4 more
     for instruction in instructions:
         named = [_RELATIVE.fullmatch(operand.text) for operand in instruction.operands]
+        first = instruction.operands[0].index if instruction.operands else -1
         if instruction.mnemonic == "s_getpc_b64":
-            base[instruction.operands[0].index] = constants.code_address(instruction.index + 1)
+            base[first] = constants.code_address(instruction.index + 1)
+            far.pop(first, None)
             passed = -4
+        elif instruction.mnemonic == "s_setpc_b64" and first in far:
+            label = replace(instruction.operands[0], text=far.pop(first))
+            instruction = replace(instruction, mnemonic="s_branch", operands=(label,))
+        elif found := _FAR.fullmatch(instruction.operands[-1].text if instruction.operands else ""):
+            label, high = found[1], found[2] == ">>32"
+            far[first - high] = label
+            instruction = replace(
+                instruction, operands=(*instruction.operands[:-1], _apart(instruction, label, base, addresses, high))
+            )
         elif any(named):
             pairs = zip(instruction.operands, named)
             read = [_distance(instruction, o, f, base, addresses, passed + 4) if f else o for o, f in pairs]
@@ -218,11 +232,24 @@ def _distance(
 ) -> Operand:
     """place: of the operand, in bytes behind s_getpc."""
     name, half, offset = found.groups()
+    return _apart(instruction, name, base, addresses, half == "hi", int(offset) - place, operand)
+
+
+def _apart(
+    instruction: Decoded,
+    name: str,
+    base: dict[int, int],
+    addresses: dict[str, int],
+    high: bool,
+    more: int = 0,
+    operand: Operand | None = None,
+) -> Operand:
+    """The last operand, or this one, as half of the distance of an object or label from the last s_getpc, and more."""
     if name not in addresses:
         raise ValueError(f"`{instruction.text}` names {name}, which the program does not hold")
-    high = half == "hi"
-    distance = addresses[name] + int(offset) - place - base[instruction.operands[0].index - high]
-    return replace(operand, file="constant", value=distance >> (32 if high else 0) & 0xFFFFFFFF)
+    distance = addresses[name] + more - base[instruction.operands[0].index - high]
+    value = distance >> (32 if high else 0) & 0xFFFFFFFF
+    return replace(operand or instruction.operands[-1], file="constant", value=value)
 
 
 def all_operands(instruction: Decoded) -> tuple[Operand, ...]:

@@ -4,6 +4,7 @@ import pytest
 import torch
 import triton
 import triton.language as tl
+from assembly import launch
 
 from gfxlab.engine import dual_mode
 from gfxlab.simulator import SimulationError, simulate
@@ -70,6 +71,33 @@ def test_device_assert_stops_the_launch_with_its_text(arch, capsys):
     with pytest.raises(SimulationError, match=r"program 1 stops the launch \(line \d+: tl.device_assert"):
         simulate(asserting_kernel, (3,), (x,), arch=arch, num_warps=1, debug=True)
     assert "five is too many" in capsys.readouterr().err
+
+
+FAR = """
+    s_mov_b32 s6, 0
+    .LBB0_1:
+    s_add_i32 s6, s6, 1
+    s_cmp_lt_u32 s6, 5
+    s_cbranch_scc0 .LBB0_2
+    s_getpc_b64 s[8:9]
+    .Lpost_getpc0:
+    s_add_u32 s8, s8, (.LBB0_1-.Lpost_getpc0)&4294967295
+    s_addc_u32 s9, s9, (.LBB0_1-.Lpost_getpc0)>>32
+    s_setpc_b64 s[8:9]
+    s_mov_b32 s6, 0
+    .LBB0_2:
+    s_load_dwordx2 s[10:11], s[0:1], 0x0
+    v_mov_b32_e32 v1, 0
+    v_mov_b32_e32 v2, s6
+    s_waitcnt lgkmcnt(0)
+    global_store_dword v1, v2, s[10:11]"""
+
+
+def test_a_jump_that_is_too_far_for_a_branch():
+    """Kernels of more than 128 KiB go round their loops so, forwards and backwards."""
+    x = torch.zeros(1, dtype=torch.int32)
+    run = launch(FAR, x)
+    assert x.item() == 5 and run.instructions == 1 + 5 * 3 + 4 * 4 + 5 + 1
 
 
 def test_c_formats():

@@ -178,7 +178,7 @@ def in_turn_kernel(x_ptr, y_ptr, flags_ptr, sums_ptr, N: tl.constexpr):
 
 @pytest.mark.skipif(dual_mode.env_interpret(), reason="TRITON_INTERPRET=1 cannot compile")
 def test_programs_that_come_to_their_barriers_one_after_the_other():
-    """What one is known to have done must not stay where the barrier of another does not wipe it out: no false alarm."""
+    """What one is known to have done must not stay where the barrier of another does not wipe it out."""
     x, y, flags, sums = (torch.full((9 * 32,), one, dtype=torch.int32) for one in (1, 0, 0, 0))
     run = simulate(in_turn_kernel, (9,), (x, y, flags, sums, 32), num_warps=2)
     assert run.wrong == () and torch.equal(y, x.cumsum(0))
