@@ -16,6 +16,7 @@ from course_lessons.makers import FAR, laid_out, other_activations, widened
 # keeps 10 bits of each operand and is off by 1e-2.
 _ONCE = in_float32(200, size=50.0)
 _LARGE = in_float32(80, size=1e5)
+_LONG = in_float32(1100, size=120.0)
 
 Make = Callable[[Generator], tuple]
 
@@ -191,7 +192,7 @@ _MATMUL = Exercise(
         Case("several tiles and steps", _product(64, 96, 128), **_ONCE),
         Case("no side a multiple of a block", _product(33, 65, 129), **_ONCE, again=True),
         Case("one element, float16", _product(1, 1, 1, dtype=torch.float16), **_ONCE),
-        Case("one row, as in decoding", _product(1, 70, 200), **_ONCE),
+        Case("one row, as in decoding, 1,100 terms", _product(1, 70, 1100), **_LONG),
         Case("more rows and columns than one tile could hold", _product(140, 270, 9), **_ONCE),
         Case("b is a transposed weight", _transposed_weight, **_ONCE),
         Case("slices of larger matrices, NaN around them", _slices, **_ONCE),
@@ -263,7 +264,7 @@ _LINEAR_SILU = Exercise(
         Case("several tiles and steps", _linear(64, 96, 64), **_ONCE),
         Case("square weight", _linear(20, 50, 50), **_ONCE, again=True),
         Case("no side a multiple of a block", _linear(33, 45, 70), **_ONCE),
-        Case("one row", _linear(1, 70, 40), **_ONCE),
+        Case("one row, 1,100 terms", _linear(1, 70, 1100), **_LONG),
         Case("one element, float16", _linear(1, 1, 1, torch.float16), **_ONCE),
         Case("float16", _linear(40, 33, 100, torch.float16), **_ONCE),
         Case("bfloat16", _linear(31, 40, 65, torch.bfloat16), **_ONCE),
@@ -465,7 +466,7 @@ _GATED = Exercise(
     cases=(
         Case("several tiles and steps", _gated(64, 64, 64), **_ONCE),
         Case("no side a multiple of a block", _gated(33, 45, 70), **_ONCE, again=True),
-        Case("one row", _gated(1, 50, 100), **_ONCE),
+        Case("one row, 1,100 terms", _gated(1, 50, 1100), **_LONG),
         Case("one element, float16", _gated(1, 1, 1, torch.float16), **_ONCE),
         Case("float16", _gated(40, 40, 50, torch.float16), **_ONCE),
         Case("bfloat16", _gated(31, 36, 100, torch.bfloat16), **_ONCE),

@@ -256,7 +256,7 @@ _FEW_ROWS = Exercise(
     cases=(
         Case("16 tokens, whole tiles", _layer(16, 64, 64), **_SUM),
         Case("8 tokens, SmolLM2's width", _layer(8, 576, 96), **_SUM, again=True),
-        Case("3 tokens, 100 columns", _layer(3, 100, 64), **_SUM),
+        Case("3 tokens, 1,100 columns", _layer(3, 1100, 64), **in_float32(1100, size=120.0)),
         Case("one token", _layer(1, 128, 64), **_SUM),
         Case("45 rows of the weight", _layer(5, 64, 45), **_SUM),
         Case("one row, one column", _layer(2, 1, 1), **_SUM),
@@ -315,6 +315,15 @@ def _pool(lengths: tuple[int, ...], *, page: int = 8, spare: int = 4, prefix: in
         return table, torch.tensor(lengths, dtype=torch.int32), refs, *caches
 
     return make
+
+
+def _many_in_use(generator: Generator) -> tuple:
+    """Two sequences share their last page; more than a thousand pages are in use, and the free ones come last."""
+    table, lens, refs, *caches = _pool((11, 8500, 11, 16), prefix=11, layers=1, width=1)(generator)
+    order = (refs == 0).int().argsort(stable=True)
+    renamed = torch.empty_like(order).index_copy_(0, order, torch.arange(len(order)))
+    table = torch.where(table < 0, table, renamed[table.clamp(min=0)].int())
+    return table, lens, refs[order], *(cache[:, order].contiguous() for cache in caches)
 
 
 def _five(change: Callable[..., Tensor]) -> Callable[..., tuple[Tensor, ...]]:
@@ -388,6 +397,7 @@ _ALLOCATE = Exercise(
             **_EXACT,
         ),
         Case("pages of more than a block", _pool((11, 11), prefix=11, page=16, layers=3, width=50), **_EXACT),
+        Case("more than a thousand pages, the last ones free", _many_in_use, **_EXACT),
         Case("pages of one number more than a block", _pool((20, 20), prefix=20, page=27, width=19), **_EXACT),
     ),
     hints=(
@@ -494,7 +504,7 @@ _ADVANCE = Exercise(
         Case("from one page to the next, pages of 6", _between(7, page=6, crossing=True), **_EXACT),
         Case("sequences that end", _between(12, page=64, ending=5), **_EXACT),
         Case("rows without a sequence", _between(12, ended=5), **_EXACT),
-        Case("all of it, 100 rows, pages of 5", _between(100, page=5, ended=20, ending=30, crossing=True), **_EXACT),
+        Case("1,100 rows, all of it, pages of 5", _between(1100, page=5, ended=99, ending=99, crossing=True), **_EXACT),
         Case("one sequence, which ends", _between(1, ending=1), **_EXACT),
         Case("pages of 1", _between(6, page=1, longest=12, crossing=True), **_EXACT),
     ),
