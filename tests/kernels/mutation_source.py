@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import difflib
+import importlib
 import linecache
 import sys
 import types
@@ -23,7 +24,7 @@ class Source:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.module = sys.modules[f"{PACKAGE}.{name}"]
+        self.module = importlib.import_module(f"{PACKAGE}.{name}")
         self.path = Path(self.module.__file__)
         self.text = self.path.read_text(encoding="utf-8")
         self.tree = ast.parse(self.text)
