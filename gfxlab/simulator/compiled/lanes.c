@@ -168,7 +168,7 @@ ALWAYS void take_from_lanes(const Chunk *c, const u32 *table, const u32 *from, u
     int lanes = c->w->lanes;
     for (int first = 0; first < c->n; first += lanes)
         for (int lane = 0; lane < lanes; lane++) {
-            u32 entry = table[lane], other = first + (entry & 0xFF);
+            u32 entry = table[lane], other = (u32)first + (entry & 0xFF);
             u32 reached = word_if(entry & EXISTS);
             if (!c->all_on && !(entry & READS_ALL))
                 reached &= c->on[other];
@@ -193,7 +193,7 @@ ALWAYS const u32 *fetch(Chunk *c, const Source *s, u32 *room)
     if (s->lanes >= 0) {
         take_from_lanes(c, c->w->tables + s->lanes * MOST_LANES, from, c->shuffled);
         from = c->shuffled;
-        memcpy(room, from, c->n * sizeof *room);
+        memcpy(room, from, (size_t)c->n * sizeof *room);
         from = room;
     }
     if (s->shift == 0 && s->mask == ~0u && s->keep == ~0u && s->flip == 0)
@@ -243,7 +243,7 @@ ALWAYS void lanes_written(const Chunk *c, const u32 *table, u32 *words)
             if (!(entry & WRITES_ALL)) {
                 written &= word_if(entry & EXISTS);
                 if (!c->all_on && !(entry & READS_ALL))
-                    written &= c->on[first + (entry & 0xFF)];
+                    written &= c->on[(u32)first + (entry & 0xFF)];
             }
             words[first + lane] = c->all_on ? written : written & c->on[first + lane];
         }
@@ -341,7 +341,7 @@ ALWAYS void run_read_lane(Chunk *c, const Micro *m)
 /* ds_bpermute: each lane names, in bytes, the lane that it reads; one that is off gives 0. extra[0]: is added. */
 ALWAYS void run_permute(Chunk *c, const Micro *m)
 {
-    u32 lanes = c->w->lanes, *to = c->room[2];
+    u32 lanes = (u32)c->w->lanes, *to = c->room[2];
     const u32 *where = fetch(c, &m->source[0], c->room[0]), *from = fetch(c, &m->source[1], c->room[1]);
     for (u32 first = 0; first < (u32)c->n; first += lanes)
         for (u32 lane = 0; lane < lanes; lane++) {
@@ -580,8 +580,9 @@ static void free_run(PyObject *capsule)
 
 static void *copy_of(const Py_buffer *buffer)
 {
-    void *copy = malloc(buffer->len ? buffer->len : 1);
-    return copy ? memcpy(copy, buffer->buf, buffer->len) : NULL;
+    size_t size = (size_t)buffer->len;
+    void *copy = malloc(size ? size : 1);
+    return copy ? memcpy(copy, buffer->buf, size) : NULL;
 }
 
 static PyObject *make(PyObject *self, PyObject *args)
@@ -600,7 +601,7 @@ static PyObject *make(PyObject *self, PyObject *args)
     }
     if (!run || !run->micros || !run->tables)
         PyErr_NoMemory();
-    else if (micros.len % sizeof(Micro))
+    else if (micros.len % (Py_ssize_t)sizeof(Micro))
         PyErr_Format(PyExc_ValueError, "a micro-operation has %zu bytes", sizeof(Micro));
     else
         result = PyCapsule_New(run, capsule_name, free_run);

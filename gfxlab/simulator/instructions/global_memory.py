@@ -346,9 +346,7 @@ def _compiled_load(step: Step, instruction: Decoded, address: Address, width: in
     signed = filling == "signed"
 
     def run(w: Waves) -> None:
-        where, inside = address(w)
-        active = _active(w, inside)
-        region = _only_region(w, where, active, width)
+        where, inside, active, region = _in_one_region(w, address, width)
         if region is None:
             return step(w)
         for watcher in w.watchers:
@@ -358,6 +356,15 @@ def _compiled_load(step: Step, instruction: Decoded, address: Address, width: in
         extension.EXTENSION.load(content, where, w.V, data.index, width, signed, *place, w.mask, inside)
 
     return run
+
+
+def _in_one_region(
+    w: Waves, address: Address, width: int
+) -> tuple[np.ndarray, np.ndarray | None, np.ndarray | None, Region | None]:
+    """Where an access goes, which lanes are in range, which of them are on, and the region of all if it is one."""
+    where, inside = address(w)
+    active = _active(w, inside)
+    return where, inside, active, _only_region(w, where, active, width)
 
 
 def _only_region(w: Waves, where: np.ndarray, active: np.ndarray | None, width: int) -> Region | None:
@@ -393,9 +400,7 @@ def _compiled_store(step: Step, instruction: Decoded, address: Address, width: i
     words = max(1, width // 4)
 
     def run(w: Waves) -> None:
-        where, inside = address(w)
-        active = _active(w, inside)
-        region = _only_region(w, where, active, width)
+        where, inside, active, region = _in_one_region(w, address, width)
         if region is None:
             return step(w)
         stored = [w.V[data.index + place] for place in range(words)]

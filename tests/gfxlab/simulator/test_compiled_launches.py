@@ -21,6 +21,7 @@ pytestmark = [
     pytest.mark.skipif(dual_mode.env_interpret(), reason="TRITON_INTERPRET=1 cannot compile"),
 ]
 ARCHES = ["gfx942", "gfx1100"]  # waves of 64 lanes, and of 32
+OTHERS = ["gfx90a", "gfx950", "gfx1201"]  # `make test` takes them in turn
 
 
 @triton.jit
@@ -122,13 +123,13 @@ CASES = {  # kernel, grid, makes its arguments, constexprs
 
 def told(run: Run) -> dict:
     """What a launch counted and found."""
-    profile = run.profile
-    return {
-        "executed": run.executed.tolist(),
+    facts = {"executed": run.executed.tolist(), "wrong": run.wrong}
+    if (profile := run.profile) is None:
+        return facts
+    return facts | {
         "lanes": np.asarray(profile.lanes).tolist(),
         "traffic": {str(i): dataclasses.astuple(one) for i, one in profile.traffic.items()},
         "LDS": {str(i): dataclasses.astuple(one) for i, one in profile.local.items()},
-        "wrong": run.wrong,
         "slow": run.slow,
     }
 
@@ -142,14 +143,21 @@ def both(monkeypatch, do) -> tuple[list, list]:
     return found
 
 
-@pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("arch", ARCHES)
-def test_launches(case, arch, monkeypatch):
+def everywhere():
+    for place, case in enumerate(CASES):
+        yield from ((case, arch) for arch in ARCHES)
+        for arch in OTHERS:
+            yield pytest.param(case, arch, marks=() if arch == OTHERS[place % 3] else pytest.mark.slow)
+
+
+@pytest.mark.parametrize("counts", [True, False])
+@pytest.mark.parametrize(("case", "arch"), list(everywhere()))
+def test_launches(case, arch, counts, monkeypatch):
     kernel, grid, make, sizes = CASES[case]
 
     def do():
         args = make()
-        run = simulate(kernel, grid, args, arch=arch, profile=True, num_warps=2, **sizes)
+        run = simulate(kernel, grid, args, arch=arch, profile=counts, num_warps=2, **sizes)
         return [one.view(torch.uint8) for one in args if isinstance(one, torch.Tensor)], told(run)
 
     (memory, facts), (same_memory, same_facts) = both(monkeypatch, do)

@@ -12,6 +12,7 @@ import course_kernels
 from course_lab.bench import survey
 from gfxlab.engine import dual_mode
 from gfxlab.simulator import using
+from gfxlab.simulator.compiled import extension
 
 pytestmark = pytest.mark.skipif(dual_mode.env_interpret(), reason="TRITON_INTERPRET=1 cannot compile")
 
@@ -38,6 +39,22 @@ def cases():
 @pytest.mark.parametrize(("name", "arch", "dtype"), list(cases()))
 def test_agrees_with_the_reference(name, arch, dtype):
     assert survey.error(name, arch, dtype).worst <= WORST[dtype]
+
+
+@pytest.mark.skipif(extension.EXTENSION is None, reason="the extension is not built")
+@pytest.mark.one_in(4)
+@pytest.mark.parametrize(("name", "arch", "dtype"), list(cases()))
+def test_the_same_without_the_extension(name, arch, dtype, monkeypatch):
+    found = []
+    for how in ("0", "1"):
+        monkeypatch.setenv(extension.VARIABLE, how)
+        with using(arch) as runs, course_kernels.use_backend("triton"):
+            results = survey.CASES[name](survey.Inputs(dtype, arch))
+        bits = [one.contiguous().view(torch.uint8) for one in results]
+        found.append((bits, [(run.wrong, run.executed.tolist()) for run in runs]))
+    (by_numpy, facts), (compiled, same_facts) = found
+    assert same_facts == facts
+    assert all(map(torch.equal, by_numpy, compiled))
 
 
 def test_what_is_rounded_once_is_right_to_the_last_bit():
