@@ -344,7 +344,7 @@ _ROPE = Exercise(
         Case("SmolLM2's heads, slots in any order", _turn(4, 9, 3, 64), **_TURNED, again=True),
         Case("one token at position 1000", _turn(1, 9, 3, 64, positions=1000), **_TURNED),
         Case("padding: slot -1", _turn(4, 3, 1, 32, padding=2), **_TURNED),
-        Case("as many key heads as query heads", _turn(3, 2, 2, 16), **_TURNED),
+        Case("as many key heads as query heads, of 128", _turn(3, 2, 2, 128), **_TURNED),
         Case("float16", _turn(3, 4, 1, 32, dtype=torch.float16), **_TURNED),
         Case("bfloat16", _turn(3, 4, 1, 32, dtype=torch.bfloat16), **_TURNED),
         Case("rows of q, k and v not equally far apart", _apart(_turn(4, 3, 2, 16), 1, 2, 4), **_TURNED),
@@ -473,7 +473,7 @@ _ATTEND = Exercise(
     kind="repair",
     cases=(
         Case("the test it passes: one sequence, 32 tokens", _decode((32,), 4, 2, 16), **_ATTENTION),
-        Case("two sequences of 16", _decode((16, 16), 4, 2, 16), **_ATTENTION),
+        Case("two sequences of 16, heads of 128", _decode((16, 16), 4, 2, 128), **_ATTENTION),
         Case("one sequence, 21 tokens", _decode((21,), 4, 2, 16), **_ATTENTION),
         Case("three sequences, 1, 37 and 16 tokens", _decode((1, 37, 16), 6, 2, 16), **_ATTENTION, again=True),
         Case("pages of 16, SmolLM2's heads", _decode((19, 40), 9, 3, 64, page=16), **_ATTENTION),
