@@ -169,6 +169,7 @@ CASES: dict[str, Callable[[Inputs], Tensors]] = {
     "mla_bmm_rope_cache": _mla,
     "matmul": lambda x: (kernels.matmul(x(33 * x.size, 100), x(100, 50 * x.size), activation="silu"),),
     "matmul, one row": lambda x: (kernels.matmul(x(1, 576), x(576, 200 * x.size)),),
+    "linear, one row": lambda x: (kernels.linear(x(1, 576), x(50 * x.size, 576)),),
     "conv2d": lambda x: (kernels.conv2d(x(x.size, 5, 9, 9), x(8, 5, 3, 3), x(8), stride=2, padding=1),),
     "topk": lambda x: (kernels.topk(x(5 * x.size, 1000), 8)[0],),
     "topk, sorted": lambda x: (kernels.topk(x(3 * x.size, 300), 100)[0],),
