@@ -94,8 +94,8 @@ def stored(path: Path) -> dict[str, dict[str, list[int]]]:
     return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
 
 
-def table(found: dict[str, dict[str, list[int]]]) -> str:
-    """Markdown: mutants made, killed and argued to be no mistake, by exercise and by operator."""
+def table(found: dict[str, dict[str, list[int]]], whose: str = "exercise") -> str:
+    """Markdown: mutants made, killed and argued to be no mistake, by operator and by whose solution they change."""
     exercises, operators = Counter(), Counter()
     for exercise, row in found.items():
         for operator, numbers_ in row.items():
@@ -103,7 +103,7 @@ def table(found: dict[str, dict[str, list[int]]]) -> str:
                 exercises[exercise, i] += count
                 operators[operator, i] += count
     known = [name for name in OPERATORS if operators[name, 0]]
-    return "\n\n".join([_markdown("operator", known, operators), _markdown("exercise", list(found), exercises)])
+    return "\n\n".join([_markdown("operator", known, operators), _markdown(whose, list(found), exercises)])
 
 
 def _markdown(heading: str, keys: list[str], count: Counter) -> str:

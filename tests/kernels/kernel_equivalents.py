@@ -1,0 +1,139 @@
+"""Why a generated mutant of the kernels that no test kills is no mistake: rules that a program applies, and reasons.
+
+A rule or a reason is asked only about mutants that passed.  Each of `EQUIVALENT` names its operator and a regular
+expression, found in what such a mutant says or in its changed line.
+"""
+
+from __future__ import annotations
+
+import ast
+
+from course_lab.authoring.operators import Generated
+from course_lab.authoring.operators.equivalent import Equivalent
+from course_lessons.reasons import COMMUTES, DENSE, IDLE, LAST, NOT_STORED, PROMOTED, ROUNDED, ZERO, idle
+
+HINTS = {"eviction_policy", "cache_modifier", "num_warps", "num_stages"}
+HINT = "a hint of how to run: caches, warps and stages change the time and no value"
+LAUNCHES = ("launch.rows", "launch.dots", "launch.attention")
+LAUNCH = "another launch, legal and covering the matrix (test_launch): the same values in another time"
+
+_AGAIN = "each turn computes it anew, and the last one stands"
+_NO_KEY = "masked lanes get a key below all others, whatever was loaded"
+_NO_TABLES = "values are not turned, and no table is looked at"
+_SMALLER_STEPS = "heads are copied bit for bit, in steps of any length"
+_FULL = "the interpreter multiplies exactly, whatever it is told; the machine code's tests see it"
+_STATISTICS = "means and roots are stored in float32 as it is"
+_REDUCED = "tl.max widens 16 bits to float32, and what the maximum is taken from follows it"
+_MAXIMUM = "a maximum of numbers of 16 bits is one of them"
+_MAGNITUDE = "only its magnitude is used"
+_FLOAT32 = "the tensor that names the type is in float32 here"
+
+
+def _promoted(*loads: str) -> Equivalent:
+    return Equivalent("without-float32", "|".join(loads), PROMOTED)
+
+
+def _lanes(reason: str, *loads: str) -> Equivalent:
+    return Equivalent("other-value", "|".join(loads), reason)
+
+
+EQUIVALENT = {
+    "_column_sum": (_promoted("sums"), Equivalent("rounds-early", "`total`", _FLOAT32)),
+    "activations": (
+        *idle(),
+        _promoted(r"(dy|factor) = tl\.load"),
+        Equivalent("rounds-early", "`y`", LAST),
+    ),
+    "attention": (Equivalent("without-precision", ".", _FULL), _promoted(r"o = _load_tile", r"delta \+=")),
+    "dropout": (*idle(), _promoted("x = ", "residual_ptr")),
+    "conv2d": (
+        Equivalent("without-int64", "counts with `q`", DENSE),  # within a row of y, which is made here
+        _lanes(ZERO, r"x = tl\.load", r"weight = tl\.load"),
+        _lanes(NOT_STORED, "bias_ptr"),
+        _promoted("bias_ptr"),
+    ),
+    "kv_cache": (*idle(r"x = tl\.load", "slots_ptr", "positions_ptr"),),
+    "layer_norm": (
+        _lanes(IDLE, r"bias = tl\.load", "d_new_residual_ptr"),
+        Equivalent("other-value", r"weight = tl\.load|dy \* tl\.load\(weight_ptr", ZERO + ", or such lanes are idle"),
+        _lanes(NOT_STORED, "offs_m < rows", "mask_m"),
+        _promoted(r"(weight|bias|dy|first) = tl\.load", r"dx \+=", r"x \+=", r"g = dy", r"- first$", r"x = tl\.load"),
+        Equivalent("without-float32", r"(rstd|mean)_ptr", _STATISTICS),
+        Equivalent("rounds-early", "`y`|`new_residual`", LAST),
+        Equivalent("rounds-early", r"`x`.*\n.*x_ptr\.dtype", ROUNDED),
+    ),
+    "linear": (
+        Equivalent("into-loop", "does `y` in every turn", _AGAIN),
+        Equivalent("without-int64", ".", DENSE),
+        _lanes(ZERO, r"weight = tl\.load", r"x = tl\.load"),
+        _promoted("."),
+        Equivalent("rounds-early", "`y`", LAST),
+    ),
+    "matmul": (
+        Equivalent("rounds-early", "`acc`.*\n.*activate", LAST),
+        Equivalent("without-int64", r"tl\.arange\(0, BLOCK_M\)", DENSE),  # parts of a product, made here
+        _lanes(ZERO, "a_ptrs", "b_ptrs"),
+    ),
+    "mla": (
+        *idle(r"nope_ptr \+ offs_d", "slots_ptr"),
+        _lanes(ZERO, r"[qw] = tl\.load"),
+    ),
+    "paged_attention": (_lanes(ZERO, "cache_ptr", "parts = "),),
+    "qkv": (
+        Equivalent("other-size", "`kv_heads` where `table_rows`", _NO_TABLES),
+        Equivalent("lost-operand", "`BLOCK_P`", _SMALLER_STEPS),
+    ),
+    "quant": (*idle("evict_first"), _lanes(ZERO, "`gate_ptr`"), _promoted("factor = ", "evict_first")),
+    "rms_norm": (
+        _lanes(IDLE, "d_new_residual_ptr"),
+        Equivalent("other-value", r"weight = tl\.load", ZERO + ", or such lanes are idle"),
+        _lanes(ZERO, r"dy = tl\.load"),
+        _promoted(r"(weight|dy) = tl\.load", r"dx \+=", r"x \+="),
+        Equivalent("rounds-early", "`y`|`new_residual`", LAST),
+        Equivalent("rounds-early", r"`x`.*\n.*x_ptr\.dtype", ROUNDED),
+        Equivalent("rounds-early", "`dweight_row`", _FLOAT32),
+    ),
+    "rope": (
+        *idle(r"(cos|sin|radians|a|b|x) = tl\.load", r"tl\.load\(x_ptr \+ offs_d"),
+        _promoted(r"(cos|sin) = tl\.load", r"a\.to|return a"),
+        Equivalent("rounds-early", "`[aby]`", LAST),
+    ),
+    "softmax": (
+        Equivalent("into-loop", "`row_max`", _AGAIN),
+        Equivalent("rounds-early", "`y`", LAST),
+        Equivalent("rounds-early", "`(lane|row)_max`", _MAXIMUM),
+        Equivalent("without-float32", ".", _REDUCED),
+        Equivalent("swapped-operands", "gap = ", _MAGNITUDE),
+        Equivalent("other-size", r"`cols` where `rows`.*\n.*numerator", NOT_STORED),
+        Equivalent("off-by-one", r"`<=`.*\n.*numerator", NOT_STORED),
+        Equivalent("without-choice", "`row_max`", NOT_STORED),
+    ),
+    "topk": (
+        Equivalent("half-mask", "beside `probe < run`", IDLE),
+        Equivalent("drop-other", "`x_ptr`", _NO_KEY),
+        Equivalent("other-value", r"keys = tl\.load\(keys_ptr \+ offs, mask=mask", IDLE),
+    ),
+    "vector_add": (
+        *idle(),
+        _promoted("."),
+        Equivalent("swapped-loads", "`x_ptr` and `y_ptr`", COMMUTES),
+        Equivalent("without-int64", ".", DENSE),
+    ),
+}
+
+
+def why(source: str, mutant: Generated, original: str) -> str:
+    """Why a mutant of `original`, the text of this file, that passed is right; "" where nobody says."""
+    if _without_hints(mutant.code) == _without_hints(original):
+        return HINT
+    if source in LAUNCHES:
+        return LAUNCH
+    return next((one.reason for one in EQUIVALENT.get(source, ()) if one.fits(mutant)), "")
+
+
+def _without_hints(text: str) -> str:
+    tree = ast.parse(text)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            node.keywords = [one for one in node.keywords if one.arg not in HINTS]
+    return ast.dump(tree)
