@@ -9,6 +9,7 @@ that can be named; what differs in any other way may be right, and nothing is sa
 from __future__ import annotations
 
 import ast
+import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -21,9 +22,10 @@ Product = tuple[Atom, ...]  # sorted
 Sum = Counter[Product]
 
 _ACCESSES = ("load", "store", "atomic_add", "atomic_max", "atomic_min", "atomic_cas", "atomic_xchg")
-_SAME_VALUE = ("to", "cast", "expand_dims", "broadcast_to", "max_contiguous", "multiple_of", "reshape", "view")
+_SAME_VALUE = ("to", "cast", "trans", "expand_dims", "broadcast_to", "max_contiguous", "multiple_of", "reshape", "view")
 _LONGEST = 64  # products of a sum
 _MOST_ODD = 2  # products
+_LOADED = re.compile(r"\('loaded', \W*(\w+)\W*\)")
 _NAMED = ("argument", "loaded", "program", "turn")
 
 
@@ -66,7 +68,7 @@ def unasked(tree: ast.Module, solution: str, line: int) -> str:
     """What the mask of an access whose offsets are the solution's does not look at; "" where there is no such thing."""
     for access, right in _compared(tree, solution):
         alike = [one for one in right if one.address == access.address]
-        if access.line == line and alike:
+        if access.line == line and alike and has_right_offsets(tree, solution, line):
             lost = sorted(frozenset.intersection(*(one.bounds for one in alike)) - access.bounds)
             return f"The offsets there are right, and the mask does not look at {_listed(lost)}." if lost else ""
     return ""
@@ -92,6 +94,8 @@ def odd_products(tree: ast.Module, solution: str, tensors: Collection[str] = ())
 
 def _pointed_at(access: Access, extra: list[Product], missing: list[Product]) -> str:
     if not extra:
+        if less := [product for product in missing if product in access.address]:
+            return f"{_product_words(access, less[0])} counts fewer times than it should."
         known = {atom for product in access.address for atom in product}
         lost = [atom for product in missing for atom in product if atom[0] in _NAMED and atom not in known]
         lost.sort(key=lambda atom: atom[0] == "argument")  # whatever it was multiplied by went with it
@@ -113,13 +117,24 @@ def _product_words(access: Access, product: Product) -> str:
 
 
 def has_right_offsets(tree: ast.Module, solution: str, line: int) -> bool:
-    """Whether an access has the offsets of one of the solution's."""
-    found = [
-        access.address in [one.address for one in right]
-        for access, right in _compared(tree, solution)
-        if access.line == line
-    ]
-    return bool(found) and all(found)
+    """Whether an access has the offsets of one of the solution's, and so have the loads that these are made of."""
+    compared = list(_compared(tree, solution))
+    found = [access for access, _ in compared if access.line == line]
+    own = {access.tensor for access in found}
+    sources = with_sources(tree, own) - own
+    asked = [pair for pair in compared if pair[0].line == line or pair[0].tensor in sources]
+    return bool(found) and all(access.address in [one.address for one in right] for access, right in asked)
+
+
+def with_sources(tree: ast.Module, tensors: Collection[str]) -> set[str]:
+    """These tensors, and those whose numbers go into their addresses: a page is found in a table."""
+    known, before = set(tensors), set()
+    every = [access for function in _kernels(tree) for access in accesses(function)]
+    while known != before:
+        before = set(known)
+        for access in (one for one in every if one.tensor in known):
+            known = known | set(_LOADED.findall(_text(access.address)))
+    return known
 
 
 def _listed(names: list[str]) -> str:
@@ -150,9 +165,34 @@ def _difference(access: Access, right: list[Access]) -> Clue | None:
         if twice := _twice(access.address, address):
             where = f"In the address of `{access.tensor}` in line {access.line}"
             return Clue("without-offset", f"{where}, what is multiplied by `{twice}` is counted twice.")
+        if moved := _moved_factor(access.address, address):
+            what, mine, theirs = moved
+            where = f"In the address of `{access.tensor}` in line {access.line}"
+            mine, theirs = _product_words(access, mine), _product_words(access, theirs)
+            return Clue("swapped-strides", f"{where}, `{what}` is multiplied by {mine}, and not by {theirs}.")
     named = [_named(access.address, address) for address in candidates]
     pairs = min((one for one in named if one), key=len, default=None)
     return _said(access, pairs) if pairs else None
+
+
+def _moved_factor(mine: Sum, theirs: Sum) -> tuple[str, Product, Product] | None:
+    """A size or stride that multiplies another index than it should, with both; None where more is different."""
+    extra, missing = mine - theirs, theirs - mine
+    if {*extra.values(), *missing.values()} != {1}:
+        return None
+    for atom in {atom for product in extra for atom in product if atom[0] == "argument"}:
+        held, lacking = [one for one in extra if atom in one], [one for one in extra if atom not in one]
+        without = [_without(one, atom) for one in held]
+        with_it = [tuple(sorted((*one, atom))) for one in lacking]
+        if all(without) and all(lacking) and lacking and missing == Counter([*without, *with_it]):
+            return atom[1], without[-1], lacking[-1]
+    return None
+
+
+def _without(product: Product, atom: Atom) -> Product:
+    rest = list(product)
+    rest.remove(atom)
+    return tuple(rest)
 
 
 def _twice(mine: Sum, theirs: Sum) -> str:

@@ -99,6 +99,26 @@ def program_axes(tree: ast.Module) -> set[str]:
     return {ast.dump(argument) for call in found for argument in (*call.args, *(k.value for k in call.keywords))}
 
 
+def splits_program(tree: ast.Module) -> bool:
+    """Whether a kernel makes two numbers or more of one program's, by // and %."""
+    for kernel in _kernel_nodes(tree):
+        numbers = {
+            node.targets[0].id
+            for node in ast.walk(kernel)
+            if isinstance(node, ast.Assign)
+            and isinstance(node.targets[0], ast.Name)
+            and calls(node.value, "program_id")
+        }
+        parts = [node for node in ast.walk(kernel) if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod)]
+        for part in parts:
+            if (
+                calls(part.left, "program_id")
+                or {n.id for n in ast.walk(part.left) if isinstance(n, ast.Name)} & numbers
+            ):
+                return True
+    return False
+
+
 def loaded_and_stored(tree: ast.Module) -> list[str]:
     """Pointer arguments that one kernel both loads from and stores to."""
     found = []

@@ -176,6 +176,7 @@ def _run_case(entry: Callable, args: list[_Placed], job: Job) -> Seen:
         overlap=evidence.overlap,
         wrong=tuple(sentence for run in simulated or () for sentence in run.wrong),
         faults=tuple(evidence.faults),
+        written_over=tuple(evidence.written_over(tensor) for tensor in outputs),
         damaged=any(g.damage() for g in guarded),
         shares=tuple(_shared(tensor, given) for tensor in outputs[: len(outputs) - len(job.inplace)]),
         modified=tuple(_change(i, a, before[i], evidence) for i, a in enumerate(shown) if _bits(a) != before[i]),

@@ -29,6 +29,7 @@ DOUBTFUL = VAGUE | {
     "shifted", "swapped-strides", "missing-int64", "wrong-stride",
 }  # fmt: skip
 _MOST = 8  # that fit one case and are tried on others
+_RIGHT = 3  # cases of these that the answer has right
 _CONFIRMING = 0.5  # seconds of processor time that are kept for it
 _KEPT = 64
 _Outputs = tuple[torch.Tensor, ...] | None
@@ -69,7 +70,7 @@ def recognise(question: Question, budget: Budget) -> list[Generated]:
     outputs = _outputs(question, mistakes, wrong[0], budget)
     fitting = [one for one, made in zip(mistakes, outputs) if made is not None and same_case(made, wrong[0])][:_MOST]
     right = sorted((run for run in question.runs if is_plain(run) and run.passed and run.own_launches), key=total_bytes)
-    others = [*[run for run in wrong[1:] if run.case.name != wrong[0].case.name][:1], *right[:1]]
+    others = [*[run for run in wrong[1:] if run.case.name != wrong[0].case.name][:1], *right[:_RIGHT]]
     return _confirmed(question, fitting, others, budget) if fitting and others else fitting
 
 

@@ -21,6 +21,7 @@ from course_lab.authoring.far_rows import is_far
 from course_lab.check import answer
 from course_lab.check.protocol import FaultSeen, LaunchSeen, Outside, RaceSeen
 from course_lab.check.sentences import (
+    ARGUMENT_UNTOUCHED,
     MASK_TOO_WIDE,
     PARTLY_WRITTEN,
     WRONG_STRIDE,
@@ -463,12 +464,21 @@ def unwritten(facts: Facts) -> Diagnosis | None:
             if run.seen.writers[number] is None:
                 if run.driven or run.torch_may_finish or comparison.right:
                     continue
-                return _nothing_stored(run, facts) or diagnosis("output-untouched")
+                return _nothing_stored(run, facts) or _untouched(run, number, facts)
             owners = run.seen.writers[number].numpy()
             never = (owners < 0) & comparison.wrong
             if never.any():
                 return _short_grid(owners, run, facts) or _holes(never, owners, run)
     return None
+
+
+def _untouched(run: CaseRun, number: int, facts: Facts) -> Diagnosis:
+    """An output, or an argument that an answer works on, that no kernel stored to."""
+    returned = len(run.expected) - len(run.inplace)
+    if number < returned:
+        return diagnosis("output-untouched")
+    argument = facts.argument(run.inplace[number - returned])
+    return Diagnosis("output-untouched", ARGUMENT_UNTOUCHED.format(argument=argument))
 
 
 def _nothing_stored(run: CaseRun, facts: Facts) -> Diagnosis | None:
@@ -511,7 +521,9 @@ def _short_grid(owners: np.ndarray, run: CaseRun, facts: Facts) -> Diagnosis | N
     """
     if len({run.seen.events[n].launch for n in np.unique(owners[owners >= 0])}) != 1:
         return None
-    for grid in (owners.reshape(-1), owners):
+    if answer.splits_program(facts.tree):
+        return None  # a tile is found by its number: no axis of the grid is one of the result's
+    for grid in (owners,) if _rows_have_programs(facts) else (owners.reshape(-1), owners):
         written = grid >= 0
         extent = [int(where.max()) + 1 if where.size else 0 for where in np.nonzero(written)]
         if not extent or math.prod(extent) != int(written.sum()):
@@ -524,8 +536,21 @@ def _short_grid(owners: np.ndarray, run: CaseRun, facts: Facts) -> Diagnosis | N
             about = {"missing": total - extent[d], "total": total, "things": things}
             if block[d] == extent[d] and answer.in_loop(facts.tree, run.seen.events[int(owners.flat[0])].line):
                 return diagnosis("loop-too-short", **about)
-            return diagnosis(_why_short(facts.tree, grid, run, block, d), block=block[d], **about)
+            in_a_row = d == owners.ndim - 1 and _rows_have_programs(facts)
+            why = "block-too-short" if in_a_row else _why_short(facts.tree, grid, run, block, d)
+            return diagnosis(why, block=block[d], **about)
     return None
+
+
+def _rows_have_programs(facts: Facts) -> bool:
+    """Whether in every case there are as many programs as rows, and rows differ in number: no grid counts blocks."""
+    counts = {
+        (math.prod(run.expected[0].shape[:-1]), launch.programs)
+        for run in facts.runs
+        for launch in run.own_launches
+        if run.expected[0].ndim > 1
+    }
+    return len(counts) > 1 and all(rows == programs for rows, programs in counts)
 
 
 def _why_short(tree: ast.Module, grid: np.ndarray, run: CaseRun, block: list[int], d: int) -> str:

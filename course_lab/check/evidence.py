@@ -49,6 +49,8 @@ class Evidence:
         self._busy: dict[Program, int] = {}  # and the first element that each stored
         self._last: dict[tuple[int, str | None, Program], int] = {}  # where the store before began
         self._creeps: tuple[int, ...] = ()
+        self._changed: set[tuple[int, int]] = set()  # storages to which this launch stored
+        self._left: dict[tuple[int, int], np.ndarray | None] = {}  # what the last such launch left there
         self._races = Races()
         self._starts = outside.Starts()
 
@@ -107,6 +109,9 @@ class Evidence:
             loads=tuple(Loads(name, *counts) for name, counts in self._loads.items()),
         )
         self._races = Races()
+        for storage in self._changed:
+            self._left[storage] = _held(storage, self._writers[storage].size)
+        self._changed = set()
 
     def _firsts(self) -> tuple[int, ...]:
         x, y, z = (*self.launches[-1].grid, 1, 1)[:3]
@@ -133,6 +138,16 @@ class Evidence:
         numbers = torch.from_numpy(owner).as_strided(tensor.shape, tensor.stride(), tensor.storage_offset()) - 1
         return numbers.contiguous() if bool((numbers >= 0).any()) else None
 
+    def written_over(self, tensor: torch.Tensor) -> bool:
+        """Whether something that a kernel stored in `tensor` was changed behind its launch, which only PyTorch can."""
+        storage = tensor.untyped_storage().data_ptr(), tensor.element_size()
+        if (left := self._left.get(storage)) is None or storage not in self._writers:
+            return False
+        owner = self._writers[storage]
+        changed = (left != _held(storage, owner.size)) & (owner > 0)
+        shape = tensor.shape, tensor.stride(), tensor.storage_offset()
+        return bool(torch.from_numpy(changed).as_strided(*shape).any())
+
     # ---- inside
 
     def _note_faults(self, access: hooks.Access) -> None:
@@ -148,9 +163,9 @@ class Evidence:
         self._faults_seen = len(self._guard_faults)
 
     def _note_load(self, access: hooks.Access, place: _Place) -> None:
-        touch = Touch(access.program, access.tensor, access.line)
+        touch = Touch(access.program, access.tensor, access.line, access.ordered)
         if access.ordered:
-            self._races.atomic(place.storage, place.where, touch)
+            self._races.atomic(place.storage, place.count, place.where, place.first, touch)
         counts = self._loads.setdefault(access.tensor, [0, 0])
         counts[0] += place.where.size
         counts[1] += self._races.load(place.storage, place.count, place.where, place.first, touch)
@@ -160,9 +175,9 @@ class Evidence:
             self._writers[place.storage] = _owners(place.count)
         owner, where = self._writers[place.storage], place.where
         self._busy.setdefault(access.program, int(access.elements[access.mask][0]))
-        touch = Touch(access.program, access.tensor, access.line)
+        touch = Touch(access.program, access.tensor, access.line, access.ordered)
         if access.ordered:
-            self._races.atomic(place.storage, where, touch)
+            self._races.atomic(place.storage, place.count, where, place.first, touch)
         else:
             self._races.store(place.storage, place.count, where, place.first, touch, place.differs(access))
         event = self.events.setdefault(Event(len(self.launches) - 1, access.program, access.line), len(self.events))
@@ -172,6 +187,7 @@ class Evidence:
             before = self._stored.get(access.program, 0)
             self._stored[access.program] = hash((before, access.tensor, access.elements[access.mask].tobytes()))
         owner[where] = event + 1
+        self._changed.add(place.storage)
 
     def _note_step(self, access: hooks.Access) -> None:
         """Remember a block of neighbours that begins inside the one that this program stored there a turn before."""
@@ -248,6 +264,15 @@ def _numbers(tensor: torch.Tensor) -> set[float]:
 def _constants(args: dict[str, Any]) -> tuple[tuple[str, int | float | bool | str | None], ...]:
     plain = {name: getattr(value, "value", value) for name, value in args.items()}  # of a constexpr
     return tuple((name, value) for name, value in plain.items() if type(value) in (int, float, bool, str, type(None)))
+
+
+def _held(storage: tuple[int, int], count: int) -> np.ndarray | None:
+    """A copy of what a storage holds, as unsigned integers; None of one that would take long."""
+    address, size = storage
+    if count > _MAX_COMPARED or size > 8:
+        return None
+    memory = (ctypes.c_uint8 * (count * size)).from_address(address)
+    return np.frombuffer(memory, f"u{size}").copy()
 
 
 def _owners(count: int) -> np.ndarray:

@@ -226,7 +226,18 @@ def _grade_attempt(exercise: Exercise, code: str, given: Given, tell: _Tell) -> 
     report = _report(exercise, code, runs + [*opinion.runs], found or opinion.diagnosis)
     if report.diagnosis:
         return replace(report, note=opinion.note)
-    return replace(report, note=opinion.note, remark=idle_remark(runs), engines=_engines(runs, opinion, given.on_gpu))
+    remark = idle_remark(runs, partial(_idle_in_solution, exercise, given.solution))
+    return replace(report, note=opinion.note, remark=remark, engines=_engines(runs, opinion, given.on_gpu))
+
+
+def _idle_in_solution(exercise: Exercise, solution: str | None, run: CaseRun) -> int:
+    """How many programs of the solution's largest launch in a case store nothing; 0 where that is not known."""
+    if solution is None:
+        return 0
+    again = replace(run, seen=None, end=None)
+    job = make_job(exercise, solution, [again])
+    _fill([again], client.run_cases(job, time_limit=exercise.time_limit, trusted=True))
+    return max(((one.programs, one.idle) for one in again.own_launches), default=(0, 0))[1]
 
 
 def _engines(runs: list[CaseRun], opinion: simulated.Opinion, on_gpu: bool) -> tuple[str, ...]:
@@ -256,6 +267,8 @@ def _explained(facts: Facts, found: Diagnosis, code: str, given: Given, tell: _T
             return with_place(found, place.result())
     finally:
         search.shutdown(wait=False, cancel_futures=True)
+    if race := _race_behind(facts, found):
+        return race
     if step := _astray(facts, found, code, given):
         return with_place(without_question(found), step, "astray")
     if found.code == "mask-too-wide" and _right_offsets(facts, given):
@@ -285,12 +298,18 @@ def _clue(facts: Facts, found: Diagnosis, given: Given) -> Diagnosis | None:
         and (about := addresses.unasked(facts.tree, given.solution, astray.line))
     ):
         return with_place(without_question(found), about)
-    clue = addresses.clue(facts.tree, given.solution, (astray.tensor,) if astray else ())
+    clue = addresses.clue(facts.tree, given.solution, _gone_astray(facts))
     if clue is None:
         return None
     if found.code in alike.VAGUE:
         return Diagnosis(clue.code, clue.sentence)
     return with_place(without_question(found), clue.sentence)
+
+
+def _race_behind(facts: Facts, found: Diagnosis) -> Diagnosis | None:
+    """Where nothing else explains the numbers: two programs of one launch, of which one stores what the other takes."""
+    races = [launch.race for run in facts.wrong for launch in run.own_launches if launch.race]
+    return race_diagnosis(races[0]) if races and found.code == "unknown" else None
 
 
 def _right_offsets(facts: Facts, given: Given) -> bool:
@@ -309,9 +328,17 @@ def _astray(facts: Facts, found: Diagnosis, code: str, given: Given) -> str:
     if found.code == "partly-written" and (few := steps.too_few_programs(job, given.solution, facts.runs)):
         return few
     astray = steps.astray(job, given.solution, facts.runs) if facts.wrong else ""
-    if astray and not (fault and f"in line {fault.line}:" in astray):
+    known = fault is not None and re.search(rf"in line {fault.line}\b", astray) is not None
+    if astray and not known:
         return astray
-    return addresses.odd_products(facts.tree, given.solution, (fault.tensor,) if fault else ())
+    if found.code == "half-accumulation":  # nothing that is nearly right comes from elsewhere
+        return astray
+    return addresses.odd_products(facts.tree, given.solution, _gone_astray(facts)) or astray
+
+
+def _gone_astray(facts: Facts) -> set[str]:
+    """The tensor that an access left, and those in which its place was looked up; none where nothing left any."""
+    return addresses.with_sources(facts.tree, [facts.fault.tensor]) if facts.fault else set()
 
 
 def _wrong_part(facts: Facts) -> str:
@@ -334,16 +361,26 @@ def _compared(facts: Facts, found: Diagnosis, code: str, given: Given, tell: _Te
     job, budget = make_job(facts.exercise, code, facts.runs), Budget(_SEARCH_SECONDS)
     if found.code in alike.VAGUE:
         tell("comparing with known mistakes")
-        if known := alike.recognise(facts.exercise, job, facts.wrong, given.mistakes(), budget):
+        if known := alike.recognise(facts.exercise, job, facts.runs, given.mistakes(), budget):
             return known
     if given.solution is None:
         return None
-    vague = found.code in alike.VAGUE
-    if vague and (gap := unread.unused(facts.tree, given.solution) or unread.left_out(job, given.solution, facts.runs)):
+    if found.code in alike.VAGUE and (gap := _gap(facts, job, given.solution)):
         return gap
     tell("comparing with every mistake in one place")
     question = counterfactual.Question(job, given.solution, facts.runs, facts.exercise.arguments)
     return counterfactual.explain(found, question, budget)
+
+
+def _gap(facts: Facts, job: Job, solution: str) -> Diagnosis | None:
+    """What a kernel does not use or read, and what is odd in the address where it should."""
+    if lost := unread.unused(facts.tree, solution):
+        return lost
+    if (part := unread.left_out(job, solution, facts.runs)) is None:
+        return None
+    found, tensor = part
+    odd = addresses.odd_products(facts.tree, solution, addresses.with_sources(facts.tree, [tensor]))
+    return with_place(found, odd) if odd else found
 
 
 def _not_run(exercise: Exercise) -> tuple[CaseResult, ...]:

@@ -245,6 +245,7 @@ class Seen:
 
     returned: in words.  outputs: the tensors returned, then the arguments that were to be written.  writers: for each
     output the number of the event that stored each element last (-1: none), None when no kernel wrote to it.
+    written_over: for each output whether PyTorch changed what a kernel had stored.
     wrong: what the simulator found dubious, in sentences.  damaged: memory beside a tensor was overwritten.
     stale: this call changed what the call before had returned.  shares: for each returned tensor the position of the
     argument in whose memory it lies, or -1.
@@ -259,6 +260,7 @@ class Seen:
     overlap: Overlap | None = None
     wrong: tuple[str, ...] = ()
     faults: tuple[FaultSeen, ...] = ()
+    written_over: tuple[bool, ...] = ()
     damaged: bool = False
     stale: bool = False
     modified: tuple[Change, ...] = ()

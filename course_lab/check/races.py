@@ -5,7 +5,7 @@ element and one of them writes it, the outcome is luck, unless an atomic on a co
 makes it after its access, the other before its own (a counter, a flag, a lock).
 
 - Two stores of different values to one element.  Equal values do no harm and are only counted.
-- A store, and a load by another program.
+- A store, and a load by another program; an atomic, and a plain access by another program.
 
 Whether the luck shows in the result is found by running the programs in another order (see `grading`).
 """
@@ -30,6 +30,7 @@ class Touch:
     program: Program
     tensor: str
     line: int
+    atomic: bool = False
 
 
 class Races:
@@ -41,6 +42,7 @@ class Races:
         self._events: list[Touch] = [Touch((-1, -1, -1), "", 0)]  # number 0: nobody
         self._shadows: dict[tuple[int, int], _Shadow] = {}
         self._atomics: dict[Program, list[tuple[int, frozenset[Address]]]] = {}
+        self._own: dict[int, int] = {}  # of an event that is part of an atomic, that one's number
         self._pairs: dict[tuple[int, int, str], int] = {}  # earlier and later event, kind of conflict -> element
 
     def load(self, storage: tuple[int, int], count: int, where: np.ndarray, first: int, touch: Touch) -> int:
@@ -49,6 +51,10 @@ class Races:
         Returns how many of them nobody had loaded before.
         """
         shadow, number = self._shadow(storage, count), self._number(touch)
+        if touch.atomic:
+            self._own[number] = number - 1
+        else:
+            self._meet(shadow.atomics[where], number, "load", where - first)
         self._meet(shadow.stored[where], number, "load", where - first)
         fresh = where[shadow.first_load[where] == 0]
         shadow.first_load[fresh] = number
@@ -63,14 +69,22 @@ class Races:
         earlier = shadow.stored[where]
         self._meet(np.where(differs, earlier, 0), number, "store", where - first)
         self.alike += int(np.count_nonzero(self._others(earlier, touch.program) & ~differs))
-        for loads in (shadow.first_load, shadow.last_load):
-            self._meet(loads[where], number, "load", where - first)
+        for others in (shadow.first_load, shadow.last_load, shadow.atomics):
+            self._meet(others[where], number, "load", where - first)
         shadow.stored[where] = number
 
-    def atomic(self, storage: tuple[int, int], where: np.ndarray, touch: Touch) -> None:
-        """Note an atomic access; it orders, and does not race."""
+    def atomic(self, storage: tuple[int, int], count: int, where: np.ndarray, first: int, touch: Touch) -> None:
+        """Note an atomic access: it orders what comes before and behind it, and races with none of its kind.
+
+        A load that it does as well is noted next.
+        """
+        shadow, number = self._shadow(storage, count), self._number(touch)
         addresses = frozenset((storage[0], int(element)) for element in where[:_MOST])
-        self._atomics.setdefault(touch.program, []).append((self._number(touch), addresses))
+        self._atomics.setdefault(touch.program, []).append((number, addresses))
+        self._own[number] = number
+        for others in (shadow.stored, shadow.first_load, shadow.last_load):
+            self._meet(others[where], number, "load", where - first)
+        shadow.atomics[where] = number
 
     def found(self) -> RaceSeen | None:
         """The first conflict that nothing orders."""
@@ -101,8 +115,10 @@ class Races:
     def _meet(self, earlier: np.ndarray, number: int, kind: str, elements: np.ndarray) -> None:
         if len(self._pairs) >= _MOST or not earlier.any():
             return
-        program = self._events[number].program
+        program, atomic = self._events[number].program, self._events[number].atomic
         for other in np.unique(earlier[earlier > 0]):
+            if atomic and self._events[other].atomic:
+                continue
             if self._events[other].program == program:
                 self.in_place |= kind == "load"
             else:
@@ -110,7 +126,7 @@ class Races:
                 self._pairs.setdefault((int(other), number, kind), element)
 
     def _ordered(self, earlier: int, later: int) -> bool:
-        """Whether an atomic on a common address comes after the one access and before the other."""
+        """Whether an atomic on a common address comes after the one access and before the other, and is neither."""
         one, other = (self._events[number].program for number in (earlier, later))
         return bool(
             self._addresses(one, earlier, after=True) & self._addresses(other, later, after=False)
@@ -118,14 +134,17 @@ class Races:
         )
 
     def _addresses(self, program: Program, number: int, *, after: bool) -> set[Address]:
-        made = self._atomics.get(program, ())
+        made = [pair for pair in self._atomics.get(program, ()) if pair[0] != self._own.get(number)]
         return {a for at, addresses in made if (at > number) == after for a in addresses}
 
 
 class _Shadow:
-    """For each element of a storage the numbers of events: who stored last, who loaded first and last; 0 is nobody."""
+    """For each element of a storage the numbers of events; 0 is nobody.
+
+    Who stored last, who loaded first and last, whose atomic came last.
+    """
 
     def __init__(self, count: int) -> None:
-        self.stored, self.first_load, self.last_load = (
-            np.frombuffer(untouched(4 * count), np.int32, count) for _ in range(3)
+        self.stored, self.first_load, self.last_load, self.atomics = (
+            np.frombuffer(untouched(4 * count), np.int32, count) for _ in range(4)
         )

@@ -17,7 +17,8 @@ SENTENCES = {
     "no-entry": "The cell does not define {entry}: the check calls a function of that name. It defines {defined}.",
     "too-slow": "Still running after {limit:g} seconds{where}, and your code has no loop. "
     "How many programs does the grid start, and how many would do?",
-    "timeout": "Still running after {limit:g} seconds{where}. Does every loop there come to an end?",
+    "timeout": "Still running after {limit:g} seconds{where}. Does every loop there come to an end, "
+    "and how many programs take it?",
     "memory": "It asks for more memory than the check allows{where}. Compare the size with what one block needs.",
     "crash": "The process died{where}: {message}.",
     "no-kernel": "No Triton kernel of yours ran: PyTorch did the work. Write a @triton.jit function and launch it.",
@@ -89,7 +90,8 @@ SENTENCES = {
     "half-accumulation": "Every element is close, but not close enough. In which dtype are the numbers in between?",
     "hard-coded-size": "Right for a size of {size}, wrong for others: {size} is written in line {line}. "
     "Should it come from the arguments?",
-    "nondeterministic": "The same inputs gave two different results. Which memory is read before it was written?",
+    "nondeterministic": "The same inputs gave two different results. Which memory is read before it was written, or "
+    "what does one call leave to the next?",
     "gpu-differs": "Right on the interpreter, wrong on {gpu}. Programs run at the same time there: "
     "does one read what another writes?",
     "race": "{one} and {other}. Programs run at the same time: which comes first is luck, and here it shows. "
@@ -127,7 +129,7 @@ MASK_TOO_WIDE = {
     "inverted": "What it holds back lies inside, and what it lets through outside. Which way round is it?",
     "whole": "Nothing that this program does there lies inside: is the grid too large, or does its block begin at "
     "another program's number, or too far on?",
-    "open": "Along axis {axis} of the block it holds nothing back. Which size ends there?",
+    "open": "Along axis {axis} of the block it holds nothing back. Which size ends there, and which stride is its own?",
     "": "Either the bound of the mask is no size of this tensor, or the offsets leave it: compare both, "
     "stride by stride, with the grid.",
 }
@@ -136,6 +138,11 @@ WRONG_STRIDE = {
     "step": "what is next along axis {axis} of its block lies {step} elements on",
     "advance": "it begins {step} elements after program {other}",
 }
+
+ARGUMENT_UNTOUCHED = (
+    "Your kernel ran, and nothing was stored to the argument {argument}, which must hold something else "
+    "after the call. Which kernel stores it, and under which condition?"
+)
 
 PARTLY_WRITTEN = {
     "creeps": "In line {line} the block of each turn begins {step} further than the one before, and is {length} long. "

@@ -115,7 +115,7 @@ def _with_tiles_of(run: CaseRun, job: Job, solution: str) -> str | None:
     ]
     equal = [node for node in nodes if isinstance(node, ast.Constant) and node.value in by_value]
     for edits in (
-        tuple(Edit(node, str(other[name])) for name, node in named if name in other and isinstance(node, ast.Constant)),
+        tuple(Edit(node, str(other[name])) for name, node in named if name in other),
         tuple(Edit(node, str(by_value[node.value])) for node in equal),
     ):
         fitted = code.with_edits(edits)

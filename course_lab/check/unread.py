@@ -43,8 +43,9 @@ def _is_load(node: ast.expr) -> bool:
     return any(isinstance(part, ast.Attribute) and part.attr == "load" for part in ast.walk(node))
 
 
-def left_out(job: Job, solution: str, runs: list[CaseRun]) -> Diagnosis | None:
-    """The tensor of which the answer reads the smallest part, among those whose name the solution shares; else None.
+def left_out(job: Job, solution: str, runs: list[CaseRun]) -> tuple[Diagnosis, str] | None:
+    """The tensor of which the answer reads the smallest part, among those whose name the solution shares, with what is
+    to be said of it; else None.
 
     job: the answer's; its code and cases are replaced.  runs: the cases as the answer did them.
     """
@@ -62,7 +63,7 @@ def left_out(job: Job, solution: str, runs: list[CaseRun]) -> Diagnosis | None:
     tensor = min(less, key=lambda name: got[name] / counts[name])
     about = {"tensor": tensor, "got": got[tensor], "wanted": counts[tensor], "case": wrong[0].case.name}
     anywhere = any(_elements(run.own_launches)[tensor] for run in runs)
-    return diagnosis("partly-read" if anywhere else "never-read", **about)
+    return diagnosis("partly-read" if anywhere else "never-read", **about), tensor
 
 
 def _elements(launches: Iterable[LaunchSeen]) -> Counter[str]:

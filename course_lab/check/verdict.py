@@ -179,9 +179,11 @@ class CaseRun:
 
     @property
     def made_by_torch(self) -> bool:
-        """A kernel ran, but no element of some returned tensor was stored by one."""
+        """A kernel ran, but no element of some returned tensor was stored by one, or PyTorch wrote over it."""
         if not self.seen or self.torch_may_finish or not self.needs_kernel:
             return False
+        if any(self.seen.written_over):
+            return True
         return any(writer is None and self._asks_for_a_write(i) for i, writer in enumerate(self.seen.writers))
 
     @property

@@ -70,6 +70,21 @@ def test_what_may_be_right_is_left_alone(edits):
     assert addresses.clue(changed(*edits), SOLUTION) is None
 
 
+def test_a_stride_at_another_index_is_named():
+    wrong = changed((X, "x_ptr + index + cols * stride_xn * stride_xm"))
+    assert "`stride_xm` is multiplied by" in addresses.clue(wrong, SOLUTION).sentence
+    assert addresses.clue(changed((X, "x_ptr + stride_xn * cols + stride_xm * index")), SOLUTION) is None
+
+
+def test_offsets_made_of_a_number_that_was_looked_up_elsewhere_are_not_right():
+    load = SOLUTION[: SOLUTION.index("x = tl.load")].count("\n") + 1
+    assert addresses.has_right_offsets(changed(), SOLUTION, load)
+    wrong = changed(("index_ptr + row", "index_ptr + row * N"))
+    assert not addresses.has_right_offsets(wrong, SOLUTION, load)
+    assert addresses.with_sources(wrong, ["x_ptr"]) == {"x_ptr", "index_ptr"}
+    assert "index_ptr" in addresses.odd_products(wrong, SOLUTION, addresses.with_sources(wrong, ["x_ptr"]))
+
+
 def test_only_the_tensors_that_are_asked_for():
     wrong = changed(("row * stride_ym", "row * stride_xm"))
     assert addresses.clue(wrong, SOLUTION, ("y_ptr",)) is not None
@@ -93,6 +108,7 @@ def test_a_mask_that_does_not_look_at_a_size():
         ([("row * stride_ym + cols", "row + cols")], "`tl.program_id(0)` lacks a factor."),
         ([("row * stride_ym + cols", "row * stride_ym * M + cols")], "has a factor too many."),
         ([("row * stride_ym + cols", "(row // 2) * M + cols")], "look at `row // 2` times `M`."),
+        ([("row * stride_ym + cols", "row * stride_ym + cols + 1")], ""),  # the next row's, perhaps
         ([("row * stride_ym + cols", "cols")], "nothing depends on `tl.program_id(0)`."),
         (
             [("row * stride_ym + cols", "(row // 2) * M + (cols % 7)")],  # start and arange are missing
@@ -137,3 +153,9 @@ def test_a_loop_that_counts_by_itself_is_the_same_loop():
     assert addresses.odd_products(changed(*counted, step), SOLUTION) == ""
     twice = (step[0], step[1].replace("+= BLOCK", "+= BLOCK * stride_xn"))
     assert "turn of the loop" in addresses.odd_products(changed(*counted, twice), SOLUTION)
+
+
+def test_a_product_that_counts_too_few_times_is_named():
+    twice = SOLUTION.replace("row * stride_ym", "row * 2 * stride_ym")
+    said = addresses.odd_products(changed(), twice, ["y_ptr"])
+    assert said.endswith("counts fewer times than it should.") and "`stride_ym`" in said

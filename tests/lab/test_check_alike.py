@@ -7,7 +7,7 @@ from small_exercises import DOUBLE, DOUBLE_SOLUTION, IN_PLACE, IN_PLACE_SOLUTION
 
 from course_lab.authoring import lessons
 from course_lab.authoring.exercise import Mutant, Suspect
-from course_lab.check import alike, grade, repair
+from course_lab.check import alike, grade, grading, repair
 from gfxlab import sandbox
 
 
@@ -78,6 +78,15 @@ def test_other_numbers_are_no_match():
 def test_a_match_in_one_case_only_is_none():
     narrow = wrong(("tl.sum(x * x,", "tl.sum(tl.abs(x) if N == 64 else x,"))
     assert judged(ANSWER, ("shifted", narrow)).diagnosis.code == "row-factor"
+
+
+def test_a_match_that_would_spoil_what_is_right_is_none():
+    """The answer is wrong where N is 64 alone; the mistake everywhere."""
+    at_64 = wrong(("tl.sum(x * x,", "tl.sum(tl.abs(x) if N == 64 else x * x,"))
+    widths = {run.args[0].shape[1] for run in grading.make_runs(ROW_SUM)}
+    assert 64 in widths and len(widths) > 1
+    assert judged(at_64, ("shifted", ABSOLUTE)).diagnosis.code == "row-factor"
+    assert judged(at_64, ("shifted", at_64)).diagnosis.code == "shifted"
 
 
 def test_a_mistake_that_is_right_here_says_nothing(asked):

@@ -12,7 +12,9 @@ from small_exercises import (
     IN_PLACE_SOLUTION,
     LARGEST,
     ROW_SUM,
+    ROW_SUM_SOLUTION,
     SOLUTIONS,
+    matrix,
     vector,
 )
 
@@ -382,3 +384,36 @@ def test_a_turn_that_begins_inside_the_block_before_is_named():
     assert grade(DOUBLE, WALKS).passed
     found = grade(DOUBLE, WALKS.replace("range(0, n, BLOCK)", "range(0, n // BLOCK)")).diagnosis
     assert "In line 6 the block of each turn begins 1 further than the one before, and is 128 long" in found.sentence
+
+
+def test_what_pytorch_writes_over_a_kernels_result_is_no_kernels():
+    right = SOLUTIONS[DOUBLE]
+    over = right.replace("x * 2", "x * 3").replace("    return y", "    y.copy_(x + x)\n    return y")
+    found = grade(DOUBLE, over).diagnosis
+    assert found.code == "torch-result"
+    between = right.replace("    double_kernel[", "    y.zero_()\n    double_kernel[")
+    assert grade(DOUBLE, between).passed, "before the launch it does no harm"
+
+
+def test_an_argument_that_stays_as_it_was_is_named():
+    code = IN_PLACE_SOLUTION.replace("tl.store(x_ptr", "tl.store(y_ptr").replace("(x_ptr, n", "(x_ptr, y_ptr, n")
+    code = code.replace("](x, x.numel()", "](x, torch.empty_like(x), x.numel()")
+    found = grade(IN_PLACE, code).diagnosis
+    assert found.code == "output-untouched" and "stored to the argument x" in found.sentence
+
+
+def test_a_block_that_ends_within_a_row_is_too_short_and_no_grid_is():
+    cases = tuple(Case(f"{m} x {n}", matrix(m, n), 1e-5, 1e-5) for m, n in ((3, 8), (5, 8), (1, 20)))
+    fixed = ROW_SUM_SOLUTION.replace("triton.next_power_of_2(N)", "16")
+    assert fixed != ROW_SUM_SOLUTION
+    found = grade(replace(ROW_SUM, cases=cases), fixed, search=False).diagnosis
+    assert found.code == "block-too-short", found
+
+
+def test_a_tile_found_by_its_number_says_nothing_of_an_axis():
+    copied = COPY_SOLUTION.replace("tl.program_id(0)", "tl.program_id(0) // tl.cdiv(N, 16)")
+    copied = copied.replace("tl.program_id(1)", "tl.program_id(0) % tl.cdiv(N, 16)")
+    copied = copied.replace("(triton.cdiv(M, 16), triton.cdiv(N, 16))", "(triton.cdiv(M, 16) * triton.cdiv(N, 16),)")
+    assert grade(COPY, copied, search=False).passed
+    fewer = copied.replace("(triton.cdiv(M, 16) * triton.cdiv(N, 16),)", "(M // 16 * triton.cdiv(N, 16),)")
+    assert grade(COPY, fewer, search=False).diagnosis.code not in ("block-too-short", "mask-too-narrow")

@@ -112,6 +112,22 @@ def test_a_counter_that_is_not_asked_orders_nothing():
     assert launch_of(early).race is not None, "the counter must come after the store"
 
 
+@pytest.mark.parametrize(
+    "middle",
+    [
+        "    if pid == 0:\n        tl.store(y_ptr, 0.0)\n" + ATOMIC,
+        ATOMIC + "    tl.store(parts_ptr + pid, tl.load(y_ptr))\n",
+    ],
+    ids=["cleared by one", "read at once"],
+)
+def test_an_atomic_orders_no_plain_access_to_what_it_adds_to(middle):
+    assert launch_of(code(middle)).race.tensor == "y_ptr"
+    found = grade(TOTAL, code(middle)).diagnosis
+    assert found is None or found.code == "race"
+    if "pid == 0" in middle:
+        assert found and found.code == "race", "the sum of those that came before is lost"
+
+
 def test_an_unordered_sum_is_a_race_even_where_every_order_gives_the_sum():
     seen = launch_of(code(PLAIN))
     assert seen.race.kind == "load" and seen.race.tensor == "y_ptr"
@@ -174,8 +190,11 @@ def test_idle_programs_cost_the_score_where_each_has_a_block_of_its_own():
     assert "a score of 100%" in grade(DOUBLE, wasteful, card=True).card.text
 
 
+WASTEFUL = DOUBLE_SOLUTION.replace("(triton.cdiv(x.numel(), 128),)", "(x.numel(),)")
+
+
 def test_idle_programs_are_a_remark_elsewhere():
-    wasteful = grade(DOUBLE, DOUBLE_SOLUTION.replace("(triton.cdiv(x.numel(), 128),)", "(x.numel(),)"))
+    wasteful = grade(DOUBLE, WASTEFUL)
     assert wasteful.passed
     assert wasteful.remark.startswith("1,016 of 1,024 programs of double_kernel have nothing to do (case “1024 elem")
     assert wasteful.remark in str(wasteful) and wasteful.remark in wasteful._repr_html_()
@@ -195,3 +214,4 @@ def test_a_demand_sees_what_was_loaded_and_with_which_constants():
     twice = DOUBLE_SOLUTION.replace("x * 2", "x + tl.load(x_ptr + offs, mask=mask)")
     assert grade(DOUBLE, twice).passed
     assert grade(demanding, twice).diagnosis == ("demand-not-met", "x was loaded more than once.")
+    assert not grade(DOUBLE, WASTEFUL, solution=WASTEFUL).remark, "the solution has as many"

@@ -79,3 +79,15 @@ def test_code_in_another_style_is_no_obstacle():
     )
     made = list(repairs(odd + "\n\nf = lambda x: x.stride()\n"))
     assert len({one.code for one in made}) == len(made) > 30 and all(one.text and one.line for one in made)
+
+
+def test_what_was_left_in_memory_what_a_loop_begins_with_and_an_axis_are_put_in():
+    """Memory that an atomic adds to, a maximum that begins at 0, a tile that is added up whole."""
+    code = (
+        LOOP.replace("total = tl.sum(squares, axis=0)", "total = tl.sum(squares)") + "    tl.atomic_add(y_ptr, total)\n"
+    )
+    made = {one.text: one.code for one in repairs(code) if "float(" in one.code or "zeros((M" in one.code}
+    assert "torch.zeros((M, N)" in made["torch.empty"]
+    assert 'tl.full((BLOCK,), -float("inf"), tl.float32)' in made["tl.zeros((BLOCK,), tl.float32)"]
+    assert any("tl.sum(squares, axis=0)" in one.code for one in repairs(code))
+    assert not any("torch.zeros" in one.code for one in repairs(LOOP)), "nothing is added to it"

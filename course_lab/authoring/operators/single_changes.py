@@ -79,6 +79,43 @@ def widened(code: Code) -> Iterator[Change]:
                 yield Change((Edit(node.value, "torch.float32"),), "")
 
 
+def cleared_memory(code: Code) -> Iterator[Change]:
+    """Memory that holds whatever was there, cleared: where kernels add to it."""
+    adds = any(True for name in ("atomic_add", "atomic_max") for _ in code.calls(name))
+    for host in code.hosts if adds else ():
+        for node in in_order(host):
+            name = code.text(node.func) if isinstance(node, ast.Call) else ""
+            if name.endswith(("empty", "empty_like")):
+                yield Change((Edit(node.func, name.replace("empty", "zeros")),), "")
+
+
+def initial_value(code: Code) -> Iterator[Change]:
+    """What a loop begins with: nothing for a sum, or nothing for a maximum."""
+    for kernel in code.kernels:
+        for node in [one for statement in kernel.body for one in in_order(statement)]:
+            if not isinstance(node, ast.Assign):
+                continue
+            for part in node.value.elts if isinstance(node.value, ast.Tuple) else [node.value]:
+                name = code.text(part.func) if isinstance(part, ast.Call) else ""
+                if name.endswith(".zeros") and len(part.args) > 1:
+                    yield Change((Edit(part, f'tl.full({code.text(part.args[0])}, -float("inf"), tl.float32)'),), "")
+                elif name.endswith(".full") and len(part.args) > 1:
+                    yield from (Change((Edit(part.args[1], value),), "") for value in ('-float("inf")', "0.0"))
+                elif isinstance(part, (ast.Constant, ast.UnaryOp)):
+                    yield from (Change((Edit(part, value),), "") for value in ('-float("inf")', "0.0"))
+
+
+def along_an_axis(code: Code) -> Iterator[Change]:
+    """A reduction of a whole tile, along one of its axes."""
+    for name in ("sum", "max", "min"):
+        for call in code.calls(name):
+            if len(call.args) == 1 and not call.keywords:
+                for axis in ("1", "0"):
+                    text = code.text(call.args[0])
+                    yield Change((Edit(call.args[0], f"{text}, axis={axis}, keep_dims=True"),), "")
+                    yield Change((Edit(call.args[0], f"{text}, axis={axis}"),), "")
+
+
 def inverse_operation(code: Code) -> Iterator[Change]:
     """A product for a quotient, a remainder for a quotient."""
     for function in [*code.kernels, *code.hosts]:
@@ -286,6 +323,7 @@ _EXCHANGES = (
     memory.other_size, memory.other_pointer, launches.grid_axis, launches.other_host_size,
 )  # fmt: skip
 _INSERTIONS = (
+    cleared_memory, initial_value, along_an_axis,
     inverse_operation, added_up, masked_reduction, longer_loop, exchanged_arguments, widened, with_factor,
     loops.before_update, numbers.without_choice, numbers.without_function, moved_by_one, loops.into_loop,
     loops.after_loop, other_offset, complement, other_name, without_number, other_limit, no_roundings,
