@@ -23,6 +23,7 @@ from course_lab.check.protocol import FaultSeen, LaunchSeen, Outside, RaceSeen
 from course_lab.check.sentences import (
     ARGUMENT_UNTOUCHED,
     MASK_TOO_WIDE,
+    ONLY_AGAIN,
     PARTLY_WRITTEN,
     WRONG_STRIDE,
     Diagnosis,
@@ -590,6 +591,8 @@ def _nan_where_finite(run: CaseRun) -> bool:
 def nondeterministic(facts: Facts) -> Diagnosis | None:
     if not facts.wrong:
         return None
+    if all(run.case.name.endswith(AGAIN) for run in facts.failing):
+        return Diagnosis("nondeterministic", ONLY_AGAIN)
     run, again = facts.wrong[0], facts.probed[0]
     for one, other in zip(run.outputs, again.outputs, strict=False):
         if one.shape == other.shape and not close(numbers(one), numbers(other), 0.0, 0.0).all():
@@ -748,7 +751,8 @@ def where(facts: Facts) -> str:
         return f"Only the case “{names.pop()}” fails."
     dtypes, fine = [set().union(*map(_floats, runs)) for runs in (wrong, right)]
     if dtypes and fine and not dtypes & fine:
-        return f"Only {' and '.join(sorted(str(d).removeprefix('torch.') for d in dtypes))} fails."
+        names = sorted(str(d).removeprefix("torch.") for d in dtypes)
+        return f"Only {' and '.join(names)} {'fails' if len(names) == 1 else 'fail'}."
     return ""
 
 

@@ -18,6 +18,7 @@ from course_lab.check import outside
 from course_lab.check.protocol import Event, FaultSeen, LaunchSeen, Loads, Overlap, Program
 from course_lab.check.races import Races, Touch
 from gfxlab.engine import hooks
+from gfxlab.strides import Strided
 
 _MAX_FAULTS = 20
 _MAX_FIRSTS = 1024  # programs
@@ -49,8 +50,8 @@ class Evidence:
         self._busy: dict[Program, int] = {}  # and the first element that each stored
         self._last: dict[tuple[int, str | None, Program], int] = {}  # where the store before began
         self._creeps: tuple[int, ...] = ()
-        self._changed: set[tuple[int, int]] = set()  # storages to which this launch stored
-        self._left: dict[tuple[int, int], np.ndarray | None] = {}  # what the last such launch left there
+        self._changed: dict[_Part, None] = {}  # where this launch stored
+        self._left: dict[_Part, np.ndarray] = {}  # what the last such launch left there
         self._races = Races()
         self._starts = outside.Starts()
 
@@ -109,9 +110,8 @@ class Evidence:
             loads=tuple(Loads(name, *counts) for name, counts in self._loads.items()),
         )
         self._races = Races()
-        for storage in self._changed:
-            self._left[storage] = _held(storage, self._writers[storage].size)
-        self._changed = set()
+        self._left |= {part: _held(part) for part in self._changed if part[3] <= _MAX_COMPARED and part[1] <= 8}
+        self._changed = {}
 
     def _firsts(self) -> tuple[int, ...]:
         x, y, z = (*self.launches[-1].grid, 1, 1)[:3]
@@ -141,12 +141,12 @@ class Evidence:
     def written_over(self, tensor: torch.Tensor) -> bool:
         """Whether something that a kernel stored in `tensor` was changed behind its launch, which only PyTorch can."""
         storage = tensor.untyped_storage().data_ptr(), tensor.element_size()
-        if (left := self._left.get(storage)) is None or storage not in self._writers:
-            return False
-        owner = self._writers[storage]
-        changed = (left != _held(storage, owner.size)) & (owner > 0)
-        shape = tensor.shape, tensor.stride(), tensor.storage_offset()
-        return bool(torch.from_numpy(changed).as_strided(*shape).any())
+        for part, left in self._left.items():
+            if part[:2] == storage:
+                _, _, first, count = part
+                if bool(((left != _held(part)) & (self._writers[storage][first : first + count] > 0)).any()):
+                    return True
+        return False
 
     # ---- inside
 
@@ -187,7 +187,7 @@ class Evidence:
             before = self._stored.get(access.program, 0)
             self._stored[access.program] = hash((before, access.tensor, access.elements[access.mask].tobytes()))
         owner[where] = event + 1
-        self._changed.add(place.storage)
+        self._changed[*place.storage, place.first, Strided.of(place.tensor).span] = None
 
     def _note_step(self, access: hooks.Access) -> None:
         """Remember a block of neighbours that begins inside the one that this program stored there a turn before."""
@@ -266,12 +266,13 @@ def _constants(args: dict[str, Any]) -> tuple[tuple[str, int | float | bool | st
     return tuple((name, value) for name, value in plain.items() if type(value) in (int, float, bool, str, type(None)))
 
 
-def _held(storage: tuple[int, int], count: int) -> np.ndarray | None:
-    """A copy of what a storage holds, as unsigned integers; None of one that would take long."""
-    address, size = storage
-    if count > _MAX_COMPARED or size > 8:
-        return None
-    memory = (ctypes.c_uint8 * (count * size)).from_address(address)
+_Part = tuple[int, int, int, int]  # of a storage: its address, bytes of an element, the first element, how many
+
+
+def _held(part: _Part) -> np.ndarray:
+    """A copy of what lies there, as unsigned integers."""
+    address, size, first, count = part
+    memory = (ctypes.c_uint8 * (count * size)).from_address(address + first * size)
     return np.frombuffer(memory, f"u{size}").copy()
 
 

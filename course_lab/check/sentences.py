@@ -139,6 +139,11 @@ WRONG_STRIDE = {
     "advance": "it begins {step} elements after program {other}",
 }
 
+ONLY_AGAIN = (
+    "Each first call is right, and a second one with equal shapes is not. What does your code keep from the first: a "
+    "tensor, a size, a result?"
+)
+
 ARGUMENT_UNTOUCHED = (
     "Your kernel ran, and nothing was stored to the argument {argument}, which must hold something else "
     "after the call. Which kernel stores it, and under which condition?"

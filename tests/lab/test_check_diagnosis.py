@@ -417,3 +417,11 @@ def test_a_tile_found_by_its_number_says_nothing_of_an_axis():
     assert grade(COPY, copied, search=False).passed
     fewer = copied.replace("(triton.cdiv(M, 16) * triton.cdiv(N, 16),)", "(M // 16 * triton.cdiv(N, 16),)")
     assert grade(COPY, fewer, search=False).diagnosis.code not in ("block-too-short", "mask-too-narrow")
+
+
+def test_where_only_a_second_call_is_wrong_something_was_kept():
+    case = replace(DOUBLE.cases[0], again=True)
+    kept = SOLUTIONS[DOUBLE].replace("    y = torch.empty_like(x)\n", "    x = KEPT.setdefault(x.shape, x.clone())\n")
+    kept = "KEPT = {}\n" + kept.replace("    double_kernel[", "    y = torch.empty_like(x)\n    double_kernel[")
+    found = grade(replace(DOUBLE, cases=(case,)), kept).diagnosis
+    assert found.code == "nondeterministic" and "keep from the first" in found.sentence, found

@@ -83,9 +83,7 @@ def test_code_in_another_style_is_no_obstacle():
 
 def test_what_was_left_in_memory_what_a_loop_begins_with_and_an_axis_are_put_in():
     """Memory that an atomic adds to, a maximum that begins at 0, a tile that is added up whole."""
-    code = (
-        LOOP.replace("total = tl.sum(squares, axis=0)", "total = tl.sum(squares)") + "    tl.atomic_add(y_ptr, total)\n"
-    )
+    code = LOOP.replace("total = tl.sum(squares, axis=0)", "total = tl.sum(squares)\n    tl.atomic_add(y_ptr, total)")
     made = {one.text: one.code for one in repairs(code) if "float(" in one.code or "zeros((M" in one.code}
     assert "torch.zeros((M, N)" in made["torch.empty"]
     assert 'tl.full((BLOCK,), -float("inf"), tl.float32)' in made["tl.zeros((BLOCK,), tl.float32)"]

@@ -208,3 +208,5 @@ def test_what_no_workgroup_can_hold_is_wrong():
     greedy = DOUBLE_SOLUTION.replace("BLOCK=128)", "BLOCK=128, num_warps=32)")
     report = grade(DOUBLE, greedy)
     assert report.diagnosis.code == "compiler-refuses" and "2048 threads" in report.diagnosis.sentence
+    odd = grade(DOUBLE, DOUBLE_SOLUTION.replace("BLOCK=128)", "BLOCK=128, num_warps=3)")).diagnosis
+    assert odd.code == "compiler-refuses" and "must be a power of two, got 3" in odd.sentence

@@ -99,6 +99,9 @@ def simulate_bound(
 def prepare(launch: Launch, arch: str, quiet: bool = False) -> tuple[compiler.Compiled, list[Value]]:
     """The code for a launch, and what it is given when it runs."""
     hardware.limits(arch)
+    warps = launch.keywords.get("num_warps")
+    if isinstance(warps, int):  # Triton's own words for it name neither the kernel nor the number
+        compiler.check_workgroup(unwrap(launch.kernel).__name__, arch, warps)
     spec = dual_mode.specialise(launch.kernel, launch.positional, launch.keywords, arch)
     return _compiled(launch.kernel, spec, arch, quiet), arguments.values(launch, spec)
 
