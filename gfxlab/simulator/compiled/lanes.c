@@ -550,18 +550,31 @@ ALWAYS int execute_by(const Kernels *k, const Run *run, const Waves *w, const st
 #pragma GCC pop_options
 #endif
 
-static const Kernels *kernels = &kernels_everywhere;
+/* What this processor can execute, the best first. */
+typedef struct { const char *name; const Kernels *kernels; } InstructionSet;
+static InstructionSet instruction_sets[3];
+static int instruction_set_count;
+static const Kernels *kernels;
 
-static void choose_kernels(void)
+static void add_set(const char *name, const Kernels *some)
 {
+    instruction_sets[instruction_set_count++] = (InstructionSet){name, some};
+}
+
+static void find_instruction_sets(void)
+{
+    instruction_set_count = 0;
 #ifdef HAS_X86_SETS
     __builtin_cpu_init();
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2"))
-        kernels = &kernels_avx2;
-    if (kernels == &kernels_avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+    int has_avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2");
+    if (has_avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
-        kernels = &kernels_avx512;
+        add_set("avx512", &kernels_avx512);
+    if (has_avx2)
+        add_set("avx2", &kernels_avx2);
 #endif
+    add_set("everywhere", &kernels_everywhere);
+    kernels = instruction_sets[0].kernels;
 }
 
 /* ---- the module ---------------------------------------------------------------------------------------------------- */
@@ -696,11 +709,26 @@ release_v:
 
 #include "memory.inc"
 
+/* choose(name): go on with an instruction set of INSTRUCTION_SETS. */
+static PyObject *choose(PyObject *self, PyObject *name)
+{
+    const char *wanted = PyUnicode_AsUTF8(name);
+    for (int i = 0; wanted && i < instruction_set_count; i++)
+        if (!strcmp(wanted, instruction_sets[i].name)) {
+            kernels = instruction_sets[i].kernels;
+            Py_RETURN_NONE;
+        }
+    if (wanted)
+        PyErr_Format(PyExc_ValueError, "this processor has no instruction set \"%s\"", wanted);
+    return NULL;
+}
+
 static PyMethodDef methods[] = {
     {"make", make, METH_VARARGS, "A run of these micro-operations, with tables of lanes, for so many registers."},
     {"run", (PyCFunction)(void (*)(void))run, METH_FASTCALL, "Execute a run on V, S, SCC; -1, or where it has to stop."},
     {"known", make_known, METH_VARARGS, "Accesses to these bytes of LDS of which it is known what they do to these states."},
     {"teach", teach_known, METH_VARARGS, "What an access does to a state."},
+    {"choose", choose, METH_O, "Go on with one of INSTRUCTION_SETS; the first is used unless told otherwise."},
     {"load", load, METH_VARARGS, "Bytes to registers."},
     {"store", store, METH_VARARGS, "Registers to bytes."},
     {"common_bits", common_bits, METH_VARARGS, "The bits that the offset of some lane has that is on."},
@@ -723,10 +751,14 @@ static int add_names(PyObject *module, const char *name, const char *const *name
 
 PyMODINIT_FUNC PyInit_lanes(void)
 {
-    choose_kernels();
+    const char *sets[sizeof instruction_sets / sizeof *instruction_sets];
+    find_instruction_sets();
+    for (int i = 0; i < instruction_set_count; i++)
+        sets[i] = instruction_sets[i].name;
     PyObject *module = PyModule_Create(&definition);
     if (!module || add_names(module, "OPERATIONS", operation_names, OPERATIONS) ||
         add_names(module, "SCALAR_OPERATIONS", scalar_names, SCALAR_OPERATIONS) ||
+        add_names(module, "INSTRUCTION_SETS", sets, instruction_set_count) ||
         PyModule_AddStringConstant(module, "STAMP", GFXLAB_STAMP))
         return NULL;
     return module;

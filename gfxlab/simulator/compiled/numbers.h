@@ -84,6 +84,9 @@ ALWAYS float smaller(float a, float b)
 ALWAYS float largest(float a, float b) { return a != a || b != b ? a + b : larger(a, b); }
 ALWAYS float smallest(float a, float b) { return a != a || b != b ? -(-a + -b) : smaller(a, b); }
 
+/* What a function makes of x: of a NaN a quiet one, which compilers that round by integers leave as it is. */
+ALWAYS float or_quiet(float x, float result) { return x != x ? f32_of(bits_of(x) | 0x00400000) : result; }
+
 /* 2^x, as vector_float.py has it: term by term the same, for all of it is compared bit by bit. */
 ALWAYS u32 power_of_two(float x)
 {
@@ -102,8 +105,7 @@ ALWAYS u32 power_of_two(float x)
     series = (series + 0.055504108664821576) * rest;
     series = (series + 0.2402265069591007) * rest;
     series = (series + 0.6931471805599453) * rest;
-    u32 result = bits_of((float)((series + 1) * scale));
-    return x != x ? bits_of(x) | 0x00400000 : result;
+    return bits_of(or_quiet(x, (float)((series + 1) * scale)));
 }
 
 /* Integers */

@@ -3,19 +3,30 @@
 import dataclasses
 import re
 
+import assembly
 import pytest
 import torch
 import triton
 import triton.language as tl
-from assembly import launch
 
 from gfxlab.bound import bind
 from gfxlab.engine import dual_mode
 from gfxlab.simulator import IllegalAccess, SimulationError, simulate
 from gfxlab.simulator.core.launch import execute, prepare
+from gfxlab.simulator.show.run import Run
 from gfxlab.simulator.watch.checks import poison
 
 pytestmark = pytest.mark.skipif(dual_mode.env_interpret(), reason="TRITON_INTERPRET=1 cannot compile")
+
+
+def launch(code: str, *tensors: torch.Tensor, **facts) -> Run:
+    """With counts and without: then accesses to LDS are not looked at one by one, and as much must be found."""
+    before = [tensor.clone() for tensor in tensors]
+    run = assembly.launch(code, *tensors, **facts)
+    again = assembly.launch(code, *before, profile=False, **facts)
+    assert again.wrong == run.wrong
+    assert all(map(torch.equal, tensors, before))
+    return run
 
 
 # ---- LDS -------------------------------------------------------------------------------------------------------------

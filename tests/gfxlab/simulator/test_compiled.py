@@ -250,6 +250,34 @@ def test_matrix_products(arch, text, kind, monkeypatch):
     assert same(text, monkeypatch, arch, masks=("all", "live"), V=V)
 
 
+SETS = extension.EXTENSION.INSTRUCTION_SETS if extension.EXTENSION else ("",)
+
+
+@pytest.fixture(params=SETS[1:] or SETS)
+def _other_instruction_set(request):
+    """One that a processor has which is not this one; the best one is what all other tests use."""
+    extension.EXTENSION.choose(request.param)
+    yield
+    extension.EXTENSION.choose(SETS[0])
+
+
+@pytest.mark.usefixtures("_other_instruction_set")
+def test_lane_by_lane_on_other_processors(monkeypatch):
+    for name in VECTORS:
+        assert same(next(vector_texts(name)), monkeypatch, masks=("live",), seed=1)
+
+
+@pytest.mark.usefixtures("_other_instruction_set")
+@pytest.mark.parametrize(("arch", "text", "kind"), PRODUCTS[:3])
+def test_matrix_products_on_other_processors(arch, text, kind, monkeypatch):
+    test_matrix_products(arch, text, kind, monkeypatch)
+
+
+def test_there_are_no_other_instruction_sets():
+    with pytest.raises(ValueError, match='no instruction set "mmx"'):
+        extension.EXTENSION.choose("mmx")
+
+
 LANES = np.arange(64)
 ADDRESSES = {
     "side by side": LANES * 4,
