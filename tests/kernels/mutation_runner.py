@@ -15,7 +15,7 @@ is, each source executed anew as a mutant's would be, and note how long it takes
 the file `map`, where one is named).  Then each mutant has a fork of its own, in which its text is executed in its
 module; whoever imported an object from there gets the new one.  It meets the tests that execute a changed statement,
 those first that most likely kill it for their seconds, and ends with the first that fails.  A test that takes many
-times as long as it did counts as failed.
+times as long as it did counts as failed.  A test kills a mutant only if it fails on it alone as well.
 """
 
 from __future__ import annotations
@@ -130,13 +130,17 @@ class Runner:
         source = self._sources[mutant["source"]]
         kinds = [mutant["operator"], *(f"{source.name}.{name}" for name in source.statements(mutant["code"])[:1])]
         tests = self._experience.ranked(self._who_sees(source, mutant["code"]), kinds)
-        progress = os.memfd_create("progress")
-        fork = _fork(self._try, source, mutant["code"], folder, tests, progress)
-        _, status, used = os.wait4(fork, 0)
-        reached = os.pread(progress, 20, 0)
-        os.close(progress)
-        verdict = os.waitstatus_to_exitcode(status) if os.WIFEXITED(status) else KILLED
-        tried = tests[: int(reached) + 1] if reached else []
+        of = len(tests)
+        verdict, tried, ended = self._trial(source, mutant["code"], folder, tests)
+        seconds, count = ended["seconds"], len(tried)
+        while verdict == KILLED and len(tried) > 1:  # it may have failed because of what ran before it
+            alone, _, again = self._trial(source, mutant["code"], folder, tried[-1:])
+            seconds += again["seconds"]
+            if alone == KILLED:
+                break
+            tests = tests[len(tried) :]
+            verdict, tried, ended = self._trial(source, mutant["code"], folder, tests)
+            seconds, count = seconds + ended["seconds"], count + len(tried)
         killer = tried[-1] if tried and verdict == KILLED else None
         self._experience.learn(tried, killer, kinds)
         self._tell(
@@ -144,12 +148,24 @@ class Runner:
                 "mutant": number,
                 "verdict": ("survived", "killed", "open")[verdict],
                 "by": self._items[killer].nodeid if killer is not None else "its import" * (verdict == KILLED),
-                "tried": len(tried),
-                "of": len(tests),
-                "signal": os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0,
-                "seconds": round(used.ru_utime + used.ru_stime, 2),
+                "tried": count,
+                "of": of,
+                "signal": ended["signal"],
+                "seconds": round(seconds, 2),
             }
         )
+
+    def _trial(self, source: Source, code: str, folder: Path, tests: list[int]) -> tuple[int, list[int], dict]:
+        """Try these tests in a fork: the verdict, those that were tried, and how the fork ended."""
+        progress = os.memfd_create("progress")
+        fork = _fork(self._try, source, code, folder, tests, progress)
+        _, status, used = os.wait4(fork, 0)
+        reached = os.pread(progress, 20, 0)
+        os.close(progress)
+        verdict = os.waitstatus_to_exitcode(status) if os.WIFEXITED(status) else KILLED
+        signal_ = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
+        tried = tests[: int(reached) + 1] if reached else []
+        return verdict, tried, {"seconds": used.ru_utime + used.ru_stime, "signal": signal_}
 
     def _who_sees(self, source: Source, code: str) -> list[int]:
         """Numbers of the tests that execute what was changed, or compile it, or look at its text."""
