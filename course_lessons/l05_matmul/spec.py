@@ -363,8 +363,8 @@ def _order_kept(args: tuple, launches: tuple, xcds: int = 8, group: int = 4) -> 
     for die in range(xcds):
         taken = sorted(places[die::xcds])
         if taken[-1] - taken[0] >= len(taken):
-            pair = f"{die} and {die + xcds}"
-            return f"Programs {pair} run on one die, and their tiles are no neighbours: the order was to be kept."
+            pair = f"Programs {die} and {die + xcds}"
+            return f"{pair} run on one die, whose tiles follow each other down bands of four rows: keep that order."
     return ""
 
 
