@@ -37,7 +37,9 @@ def calling_kernel(x_ptr, y_ptr):
 
 
 @compiles
-@pytest.mark.parametrize("arch", ["gfx90a", "gfx942"])
+@pytest.mark.parametrize(
+    "arch", [arch if arch in ("gfx90a", "gfx942") else pytest.param(arch, marks=pytest.mark.slow) for arch in ARCHS]
+)
 def test_functions_that_are_called(arch):
     x, y = torch.ones(4 * 64), torch.zeros(4)
     run = simulate(calling_kernel, (4,), (x, y), arch=arch)
