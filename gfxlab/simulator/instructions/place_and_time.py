@@ -12,6 +12,7 @@ from gfxlab.simulator.core.state import Waves
 from gfxlab.simulator.instructions.common import NotInTable, Step, Target
 
 _TICKS = {"s_memtime": 4, "s_memrealtime": 1, "s_sendmsg_rtn_b64": 1}  # an instruction
+_CLOCK = "sendmsg(MSG_RTN_GET_REALTIME)"
 
 
 def build(name: str, instruction: Decoded, target: Target) -> Step:
@@ -20,7 +21,7 @@ def build(name: str, instruction: Decoded, target: Target) -> Step:
     if name == "s_getpc_b64":
         address = constants.code_address(instruction.index + 1)
         return lambda w: _write(w, result, address)
-    if name not in _TICKS or name == "s_sendmsg_rtn_b64" and "REALTIME" not in instruction.text:
+    if name not in _TICKS or name == "s_sendmsg_rtn_b64" and _CLOCK not in instruction.modifiers:
         raise NotInTable(name)
     ticks = _TICKS[name]
     return lambda w: _write(w, result, ticks * w.clock)

@@ -5,6 +5,8 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+import torch
+from assembly import launch
 from exact import BF16, E4M3, E5M2, F16, F16_EDGES, F32
 from one_instruction import decoded, execute, lanewise
 from test_matrix_formats import codes, packed, value
@@ -178,6 +180,28 @@ def test_what_would_go_without_effect_is_refused(text, arch):
 )
 def test_hints_for_caches_are_no_such_modifiers(text):
     assert all(known(one, Target("gfx942")) for one in decoded(text))
+
+
+CLOCK = """
+    s_load_b64 s[4:5], s[0:1], 0x0
+    s_sendmsg_rtn_b64 s[6:7], sendmsg(MSG_RTN_GET_REALTIME)
+    s_branch .LBB0_1
+    .LBB0_1:
+    s_sendmsg_rtn_b64 s[8:9], sendmsg(MSG_RTN_GET_REALTIME)
+    s_waitcnt lgkmcnt(0)
+    s_sub_u32 s6, s8, s6
+    v_mov_b32_e32 v0, 0
+    v_mov_b32_e32 v1, s6
+    global_store_b32 v0, v1, s[4:5]"""
+
+
+@pytest.mark.parametrize("arch", ["gfx1100", "gfx1201"])
+def test_the_clock_is_asked_by_a_message_and_goes_on(arch):
+    x = torch.zeros(1, dtype=torch.int32)
+    launch(CLOCK, x, arch=arch)
+    assert x.item() > 0
+    (other,) = decoded("s_sendmsg_rtn_b64 s[6:7], sendmsg(MSG_RTN_GET_DOORBELL)")
+    assert not known(other, Target(arch))
 
 
 def test_a_function_of_three_bits_may_be_0():
