@@ -61,13 +61,13 @@ class Report:
 
     def counts(self, arch: str) -> dict[str, int]:
         """How many tests ended in each of `OUTCOMES`."""
-        found = Counter(classified(line)[0] for line in self.outcomes[arch])
+        found = Counter(classified(line, arch)[0] for line in self.outcomes[arch])
         return {name: found[name] for name in OUTCOMES}
 
     def failures(self, arch: str) -> list[dict[str, Any]]:
         """What neither passed nor was skipped, in the order of `OUTCOMES`."""
         order = list(OUTCOMES)
-        lines = [{**line, **_named(line)} for line in self.outcomes[arch]]
+        lines = [{**line, **_named(line, arch)} for line in self.outcomes[arch]]
         bad = [line for line in lines if line["outcome"] not in ("passed", "skipped")]
         return sorted(bad, key=lambda line: (order.index(line["outcome"]), line["test"]))
 
@@ -146,9 +146,9 @@ def conformance(
     return Report(Path(triton), seed, sample, {arch: read(log) for arch, log in found.items()})
 
 
-def _named(line: dict[str, Any]) -> dict[str, str]:
+def _named(line: dict[str, Any], arch: str) -> dict[str, str]:
     """Its outcome as it is counted, and the reason, if it has one outside the simulator."""
-    outcome, reason = classified(line)
+    outcome, reason = classified(line, arch)
     return {"outcome": outcome} | ({"reason": reason} if reason else {})
 
 
