@@ -299,6 +299,20 @@ def test_k_and_v_of_different_strides(device):
     )
 
 
+def test_gradients_where_each_tensor_has_strides_of_its_own(device):
+    """Sequences, heads in groups and tokens, with other gaps in q, in k and in v; more keys than queries."""
+
+    def with_gaps(x, i):
+        wide = torch.nn.functional.pad(x, (0, 4 * i, 0, i, 0, 1))
+        return wide[:, : x.shape[1], : x.shape[2], : x.shape[3]]
+
+    q, k, v = (with_gaps(x, i + 1) for i, x in enumerate(qkv(device, batch=2, heads=(4, 2), seq=(20, 23))))
+    assert len({x.stride(dim) for x in (q, k, v) for dim in (0, 1, 2)}) == 9
+    for causal in (False, True):
+        check(q, k, v, causal=causal)
+        check_gradients(q, k, v, causal=causal)
+
+
 @pytest.mark.parametrize("dim", [0, 1, 2])
 def test_rows_beyond_two_to_the_31_elements(dim, device):
     """Sequences, heads and tokens far apart."""

@@ -83,16 +83,16 @@ def check_forward(norm, args, *, tolerance=None, **kwargs):
     assert all(torch.equal(t, b) or t.isnan().any() for t, b in zip(args, before)), "inputs were modified"
 
 
-def check_backward(norm, args, *, tolerance=None):
+def check_backward(norm, args, *, tolerance=None, **kwargs):
     """Gradients of all inputs, with a random gradient arriving at every output."""
     args = tuple(t.detach().requires_grad_() for t in args)
-    outputs = [out for out in run(norm, args) if out is not None]
+    outputs = [out for out in run(norm, args, **kwargs) if out is not None]
     arriving = [randn(out.shape, out.dtype, out.device, seed=2 + i) for i, out in enumerate(outputs)]
     gradients = torch.autograd.grad(outputs, args, arriving)
 
     stream = normalised(norm, args).detach().double().requires_grad_()
     vectors = [t.detach().double().requires_grad_() for t in args[1 + ("add" in norm) :]]
-    y = expected(norm, stream, (stream, stream, *vectors) if "add" in norm else (stream, *vectors))
+    y = expected(norm, stream, (stream, stream, *vectors) if "add" in norm else (stream, *vectors), **kwargs)
     d_stream, *d_vectors = torch.autograd.grad(y, (stream, *vectors), arriving[0].double())
     if "add" in norm:
         d_stream = d_stream + arriving[1].double()
@@ -214,6 +214,19 @@ def test_small_rows_show_where_eps_is(norm, cols, dtype, device):
 def test_eps_is_the_callers(norm, device):
     args = inputs(norm, 1e-2 * randn((2, 100), torch.float32, device))
     check_forward(norm, args, eps=0.25)
+
+
+@pytest.mark.parametrize("max_row", [8192, 64], ids=["held", "walked"])
+def test_every_row_has_the_callers_eps_and_strides_of_its_own(norm, max_row, device, small_gpu):
+    """Forward and backward, with more rows than programs that run at a time, and not a multiple of them."""
+    x, *others = inputs(norm, 1e-2 * randn((37, 100), torch.float32, device))
+    x = torch.nn.functional.pad(x, (0, 30))[:, :100]
+    if "add" in norm:
+        others[0] = torch.nn.functional.pad(1e-2 * others[0], (0, 64))[:, :100]
+    with launch.sizes_as(max_row=max_row):
+        assert 1 < launch.column_blocks(x).grid[1] < 37 and 37 % launch.column_blocks(x).grid[1]
+        check_forward(norm, (x, *others), eps=0.25)
+        check_backward(norm, (x, *others), eps=0.25)
 
 
 @pytest.mark.parametrize("cols", [10, 600, 20000])
