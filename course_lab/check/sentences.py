@@ -125,7 +125,8 @@ SENTENCES = {
 
 MASK_TOO_WIDE = {
     "one-lane": "It is one lane too many: `<` or `<=`, and is the bound right?",
-    "one": "It is one too many along axis {axis} of the block: `<` or `<=`, and is the bound right?",
+    "one": "It is one too many along axis {axis} of the block: `<` or `<=`, is the bound right, and does the block begin "
+    "where it should?",
     "inverted": "What it holds back lies inside, and what it lets through outside. Which way round is it?",
     "whole": "Nothing that this program does there lies inside: is the grid too large, or does its block begin at "
     "another program's number, or too far on?",
@@ -267,8 +268,8 @@ _PLAIN = (  # (exception, pattern of its message, what it means); the first that
     (
         "TypeError",
         r"'int' object is not iterable",
-        "Line {line}: a number where a tuple belongs, as in tl.zeros((BLOCK,), ...), or [] or `for` on a pointer or a "
-        "block. Memory is reached by tl.load and tl.store, all lanes of a block at once.",
+        "Line {line}: a number where a tuple belongs, as in tl.zeros((BLOCK,), ...), or Python's sum, [] or `for` on a "
+        "pointer or a block. Blocks are added up by tl.sum, memory is reached by tl.load and tl.store.",
     ),
     (
         "ValueError",

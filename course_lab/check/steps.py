@@ -114,10 +114,11 @@ def _with_tiles_of(run: CaseRun, job: Job, solution: str) -> str | None:
         for key, value in zip(node.keys, node.values)
     ]
     equal = [node for node in nodes if isinstance(node, ast.Constant) and node.value in by_value]
-    for edits in (
-        tuple(Edit(node, str(other[name])) for name, node in named if name in other),
-        tuple(Edit(node, str(by_value[node.value])) for node in equal),
-    ):
+    by_name = {node: str(other[name]) for name, node in named if name in other}
+    written = {node.value: text for node, text in by_name.items() if isinstance(node, ast.Constant)}
+    elsewhere = {node: written[node.value] for node in equal if node.value in written}  # a grid's
+    for texts in (by_name, elsewhere | by_name, {node: str(by_value[node.value]) for node in equal}):
+        edits = tuple(Edit(node, text) for node, text in texts.items())
         fitted = code.with_edits(edits)
         seen = client.run_cases(replace(job, code=fitted), time_limit=_PATIENCE, trusted=True).seen
         right = bool(seen) and not seen[0].problem and right_outputs(seen[0].outputs, run)

@@ -600,9 +600,9 @@ _PACKED = Exercise(
         Case("empty sequences, also at both ends", _packed([0, 1, 11, 0, 0, 5, 0], 2, 16, 16), **_ONCE),
         Case("one sequence, 9 pairs of a head of 20", _packed([5], 3, 20, 18), **_ONCE),
         Case("a quarter of the head", _packed([3, 4], 2, 64, 16), **_ONCE),
-        Case("20 of 48 elements, 9 heads", _packed([2, 5], 9, 48, 20), **_ONCE),
+        Case("20 of 48 elements, 17 heads", _packed([2, 5], 17, 48, 20), **_ONCE),
         Case("a head of 2100 elements, of which 2064 turn", _packed([1, 1], 1, 2100, 2064), **_ONCE),
-        Case("seventy sequences of one token, 17 heads", _packed([1] * 70, 17, 16, 8), **_ONCE),
+        Case("seventy sequences of one token", _packed([1] * 70, 1, 16, 8), **_ONCE),
         Case("bfloat16", _packed([5, 3], 3, 64, 32, torch.bfloat16), **_ONCE),
         Case(
             "17 sequences, empty ones among them, 9 heads, 5 pairs", _packed([2, 0, 1] * 5 + [0, 4], 9, 27, 10), **_ONCE
