@@ -29,6 +29,7 @@ _SHOWS = VAGUE | {
     "output-untouched", "overlapping-programs", "nothing-stored", "exception", "nondeterministic", "race",
     "not-cured", "unfinished",
     "simulator-differs", "simulator-fault", "compiler-refuses", "wrong-shape", "wrong-dtype", "wrong-type", "timeout",
+    "astray", "program-id-unused",
     "demand-not-met", "input-modified", "too-slow", "memory", "crash", "not-always-launched", "far-row-missed",
 }  # fmt: skip
 # Codes that name what an operator does, besides the operator's own and a mutant's.
@@ -38,7 +39,7 @@ _NAMES = {
     "other-stride": {"between-rows", "swapped-strides", "wrong-stride"},
     "rows-without-gaps": {"between-rows", "wrong-stride"},
     "swapped-strides": {"between-rows", "wrong-stride"},
-    "other-size": {"wrong-stride"},
+    "other-size": {"wrong-stride"} | _UNUSED,
     "other-host-size": {"wrong-stride"},
     "drop-mask": {"missing-load-mask", "missing-store-mask"},
     "half-mask": {"missing-load-mask", "missing-store-mask", "mask-too-wide"},
@@ -54,6 +55,7 @@ _NAMES = {
     "fixed-block": _SHORT | _UNUSED | {"hard-coded-size"},
     "fixed-number": _UNUSED | {"hard-coded-size"},
     "lost-operand": _UNUSED,
+    "lost-refusal": {"not-refused", "wrong-exception"},
     "lost-update": _UNUSED,
     "without-choice": _UNUSED,
     "without-function": _UNUSED,

@@ -125,8 +125,8 @@ SENTENCES = {
 
 MASK_TOO_WIDE = {
     "one-lane": "It is one lane too many: `<` or `<=`, and is the bound right?",
-    "one": "It is one too many along axis {axis} of the block: `<` or `<=`, is the bound right, and does the block begin "
-    "where it should?",
+    "one": "It is one too many along axis {axis} of the block: `<` or `<=`, is the bound right, and does the block "
+    "begin where it should?",
     "inverted": "What it holds back lies inside, and what it lets through outside. Which way round is it?",
     "whole": "Nothing that this program does there lies inside: is the grid too large, or does its block begin at "
     "another program's number, or too far on?",

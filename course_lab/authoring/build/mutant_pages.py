@@ -36,9 +36,8 @@ _GENERATED = """\
 
 `course mutants --generate` applies mutation operators to every solution and grades the results. "No mistake" are those
 that a lesson's `equivalents.py` argues to be right answers; "left" are those that pass without a reason, each a case
-that is still missing. Only what has been run appears: in most exercises of lessons 01 to 07 about half of them. The
-repairs of lesson 08 and the answers of lesson 10 have operators of their own for findings, causes, refusals, results
-and calls; an author's test has none, as a check runs the stub's.
+that is still missing. All of them were run. The repairs of lesson 08 and the answers of lesson 10 have operators of
+their own for findings, causes, refusals, results and calls; an author's test has none, as a check runs the stub's.
 """
 
 
@@ -48,7 +47,7 @@ _TOLD = """\
 `course mutants --generate --told 40` grades every fortieth of them as a learner's answer, with the searches for the
 mistake, and compares what it says with what is known. "Right" names the mistake, its line, or one with the same
 numbers; "vague" is true and leaves the cause open; "wrong" names another cause. `make test-full` does it too. The
-searches have 3 s of the clock: these figures are from two cores with sixteen processes on them, where that is short.
+table shows 173 mutants, drawn by the hash of their code from every third of all that no reason argues to be right.
 """
 
 
