@@ -73,11 +73,11 @@ MUTANTS = {
         Mutant(
             "scatters",
             (("row * stride_xm", "i * stride_xm"), ("i * N", "row * N")),
-            "scatter-not-gather",
+            "out-of-bounds",
         ),
         Mutant("one index for all", (("tl.load(index_ptr + i)", "tl.load(index_ptr)"),), "one-index-for-all"),
         Mutant("rows N apart", (("row * stride_xm", "row * N"),), "between-rows"),
-        Mutant("stride of x in y", (("i * N", "i * stride_xm"),), "stride-of-input-in-output"),
+        Mutant("stride of x in y", (("i * N", "i * stride_xm"),), "wrong-stride"),
         Mutant("store without a mask", (("cols, x, mask=mask)", "cols, x)"),), "missing-store-mask"),
         Mutant("load without a mask", (("cols, mask=mask, other=0.0)", "cols)"),), "missing-load-mask"),
         Mutant("index used as an offset", (("row * stride_xm", "row"),), "index-not-scaled"),
