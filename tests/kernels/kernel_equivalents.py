@@ -10,7 +10,7 @@ import ast
 
 from course_lab.authoring.operators import Generated
 from course_lab.authoring.operators.equivalent import Equivalent
-from course_lessons.reasons import COMMUTES, DENSE, IDLE, LAST, NOT_STORED, PROMOTED, ROUNDED, ZERO, idle
+from course_lessons.reasons import COMMUTES, DENSE, IDLE, LAST, NOT_STORED, PROMOTED, ROUNDED, WIDER, ZERO, idle
 
 HINTS = {"eviction_policy", "cache_modifier", "num_warps", "num_stages"}
 HINT = "a hint of how to run: caches, warps and stages change the time and no value"
@@ -26,6 +26,10 @@ _STATISTICS = "means and roots are stored in float32 as it is"
 _REDUCED = "tl.max widens 16 bits to float32, and what the maximum is taken from follows it"
 _MAXIMUM = "a maximum of numbers of 16 bits is one of them"
 _MAGNITUDE = "only its magnitude is used"
+_MORE_KEYS = "the block of keys that is looked at too much is masked, key by key"
+_EMPTY = "heads without elements have scores of 0, whatever the scale"
+_SAME = "both have the same shape there"
+_REPLACED_OUTSIDE = "lanes past the row are replaced, or meet a gradient of 0, and are not stored"
 _FLOAT32 = "the tensor that names the type is in float32 here"
 
 
@@ -44,19 +48,33 @@ EQUIVALENT = {
         _promoted(r"(dy|factor) = tl\.load"),
         Equivalent("rounds-early", "`y`", LAST),
     ),
-    "attention": (Equivalent("without-precision", ".", _FULL), _promoted(r"o = _load_tile", r"delta \+=")),
+    "attention": (
+        Equivalent("without-precision", ".", _FULL),
+        _promoted(r"o = _load_tile", r"delta \+="),
+        _lanes(ZERO + ": the weights of such rows", "delta_ptr"),
+        Equivalent("opposite-sign", r"start_m \+ BLOCK_M - 1", _MORE_KEYS),
+        Equivalent("other-size", r"`BLOCK_M` where `seq_q`.*\n.*_keys_seen\(start_m \+ BLOCK_M - 1", _MORE_KEYS),
+        Equivalent("other-constant", r"head_dim\*\*-0\.5", _EMPTY),
+    ),
     "dropout": (*idle(), _promoted("x = ", "residual_ptr")),
     "conv2d": (
+        Equivalent("without-precision", ".", _FULL),
         Equivalent("without-int64", "counts with `q`", DENSE),  # within a row of y, which is made here
         _lanes(ZERO, r"x = tl\.load", r"weight = tl\.load"),
         _lanes(NOT_STORED, "bias_ptr"),
         _promoted("bias_ptr"),
     ),
-    "kv_cache": (*idle(r"x = tl\.load", "slots_ptr", "positions_ptr"),),
+    "kv_cache": (
+        *idle(r"x = tl\.load", "slots_ptr", "positions_ptr"),
+        Equivalent("other-size", r"where `turned`.*\n.*kv_blocks", _NO_TABLES),
+    ),
     "layer_norm": (
         _lanes(IDLE, r"bias = tl\.load", "d_new_residual_ptr"),
         Equivalent("other-value", r"weight = tl\.load|dy \* tl\.load\(weight_ptr", ZERO + ", or such lanes are idle"),
         _lanes(NOT_STORED, "offs_m < rows", "mask_m"),
+        Equivalent("other-size", r"`mask(_m)?` where `mask(_m)?`.*\n.*(mean|rstd)_ptr", _REPLACED_OUTSIDE),
+        Equivalent("other-constant", r"launch\.long_rows", LAUNCH),
+        Equivalent("without-int64", r"`pid`.*\n.*offs_p", DENSE),  # partial rows, made here
         _promoted(r"(weight|bias|dy|first) = tl\.load", r"dx \+=", r"x \+=", r"g = dy", r"- first$", r"x = tl\.load"),
         Equivalent("without-float32", r"(rstd|mean)_ptr", _STATISTICS),
         Equivalent("rounds-early", "`y`|`new_residual`", LAST),
@@ -75,19 +93,29 @@ EQUIVALENT = {
         _lanes(ZERO, "a_ptrs", "b_ptrs"),
     ),
     "mla": (
+        Equivalent("without-precision", ".", _FULL),
         *idle(r"nope_ptr \+ offs_d", "slots_ptr"),
         _lanes(ZERO, r"[qw] = tl\.load"),
     ),
-    "paged_attention": (_lanes(ZERO, "cache_ptr", "parts = "),),
+    "paged_attention": (
+        Equivalent("without-precision", ".", _FULL),
+        _lanes(ZERO, "cache_ptr", "parts = "),
+        Equivalent("rounds-early", "`o`", LAST),
+    ),
     "qkv": (
         Equivalent("other-size", "`kv_heads` where `table_rows`", _NO_TABLES),
+        Equivalent("other-size", "`BLOCK_T` where `table_rows`", _NO_TABLES),
         Equivalent("lost-operand", "`BLOCK_P`", _SMALLER_STEPS),
+        Equivalent("other-constant", r"copy_heads", _SMALLER_STEPS),
+        Equivalent("other-constant", r"BLOCK_P=triton", WIDER),
     ),
     "quant": (*idle("evict_first"), _lanes(ZERO, "`gate_ptr`"), _promoted("factor = ", "evict_first")),
     "rms_norm": (
-        _lanes(IDLE, "d_new_residual_ptr"),
+        _lanes(IDLE, "d_new_residual_ptr", r"x = tl\.load\(x_ptr \+ row"),
         Equivalent("other-value", r"weight = tl\.load", ZERO + ", or such lanes are idle"),
         _lanes(ZERO, r"dy = tl\.load"),
+        Equivalent("swapped-loads", "`dy_ptr` and `weight_ptr`", COMMUTES),
+        Equivalent("into-loop", "`rstd`", _AGAIN),
         _promoted(r"(weight|dy) = tl\.load", r"dx \+=", r"x \+="),
         Equivalent("rounds-early", "`y`|`new_residual`", LAST),
         Equivalent("rounds-early", r"`x`.*\n.*x_ptr\.dtype", ROUNDED),
@@ -97,6 +125,7 @@ EQUIVALENT = {
         *idle(r"(cos|sin|radians|a|b|x) = tl\.load", r"tl\.load\(x_ptr \+ offs_d"),
         _promoted(r"(cos|sin) = tl\.load", r"a\.to|return a"),
         Equivalent("rounds-early", "`[aby]`", LAST),
+        Equivalent("other-size", r"y = tl\.join", _SAME),
     ),
     "softmax": (
         Equivalent("into-loop", "`row_max`", _AGAIN),

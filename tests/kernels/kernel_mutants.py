@@ -132,7 +132,9 @@ def counts(judged: Iterable[Judged]) -> dict[str, dict[str, list[int]]]:
 
 def page(found: dict[str, dict[str, list[int]]]) -> str:
     """The text of docs/mutants.md."""
-    return f"{_TEXT}\n{generated.table(found, whose='file')}\n"
+    judged = sum(made for row in found.values() for made, _, _ in row.values())
+    made = sum(len(list(generate(text(name)))) for name in sources())
+    return f"{_TEXT}\n{judged:,} of {made:,} mutants were judged.\n\n{generated.table(found, whose='file')}\n"
 
 
 _TEXT = """\
@@ -141,7 +143,8 @@ _TEXT = """\
 
 Mutation operators change one thing in a file of `course_kernels`; the kernels' tests run on the result. A mutant is
 killed when a test fails. "No mistake" are those that pass and that `tests/kernels/kernel_equivalents.py` argues to be
-right, one by one or by a rule that a program applies; "left" are those that pass without a reason.
+right, one by one or by a rule that a program applies; "left" are those that pass without a reason, or that had not met
+all of their tests after ten seconds of processor time.
 
 A mutant meets the tests that execute a changed statement, in a fork of one process that has collected them all, those
 first that most likely kill it for their seconds. `make test-full` judges all of them, `make test` a fixed sample. The
