@@ -130,3 +130,9 @@ def test_facts_of_an_architecture_are_asked_of_hardware():
     asks = re.compile(r"""startswith\(\(?["']gfx(?!lab)""")
     guilty = {name for name, path in modules().items() if asks.search(path.read_text()) and not is_shown(name)}
     assert guilty == {"gfxlab.hardware", "course_kernels.launch.gpu"}
+
+
+def test_no_two_files_of_tests_have_one_name():
+    """pytest imports them by it, from wherever they lie."""
+    names = [path.name for path in (ROOT / "tests").rglob("test_*.py")]
+    assert not [name for name in set(names) if names.count(name) > 1]

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
+import linecache
 import multiprocessing
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -126,13 +129,25 @@ def _run(name: str, payload: dict[str, Any]) -> dict[str, Any]:
     if multiprocessing.current_process().daemon:  # this is a sandbox child already, which may have no children
         from gfxlab.code.job import compile_job
 
-        return _about_the_kernel(name, payload, compile_job(payload))
+        with _sources_as_they_were():
+            return _about_the_kernel(name, payload, compile_job(payload))
     outcome = sandbox.run("gfxlab.code.job:compile_job", payload, time_limit=_SECONDS, memory_limit=8 << 30)
     if outcome.status == "ok":
         return _about_the_kernel(name, payload, outcome.value)
     said = [line for line in outcome.output.splitlines() if "error" in line.lower()]
     reason = said[-1].strip() if said else (outcome.error.message if outcome.error else outcome.status)
     raise AmdError(f"the compiler gave up on {name} for {payload['arch']}: {reason}")
+
+
+@contextlib.contextmanager
+def _sources_as_they_were() -> Iterator[None]:
+    """Inside the block a compiler may say what stands in which file; this process runs those files' kernels too."""
+    known = dict(linecache.cache)
+    try:
+        yield
+    finally:
+        linecache.cache.clear()
+        linecache.cache.update(known)
 
 
 def _about_the_kernel(name: str, payload: dict[str, Any], answer: dict[str, Any]) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import struct
+import weakref
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -56,6 +57,7 @@ class Generator(_stock, metaclass=_Kind):
         made = super().__new__(cls)
         made._device = torch.device("cuda", index(device))
         made._place = _made[made._cdata] = _Place()
+        weakref.finalize(made, _made.pop, made._cdata)  # the next generator at this address may be the CPU's
         return made
 
     def __init__(self, device: Any = "cpu"): ...

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import inspect
+import linecache
 import re
 import textwrap
+from types import SimpleNamespace
 
 import amd_kernels as kernels
 import nbclient
@@ -297,6 +299,15 @@ def test_a_kernel_travels_with_its_functions_constants_and_line_numbers():
     report = amd_report(kernels.uses_names, torch.zeros(64), 64)
     lines = {instruction.source.line for instruction in report.program.instructions if instruction.source}
     assert line_of(kernels.uses_names, "tl.load") in lines and line_of(kernels.square, "x * x") in lines
+
+
+def test_a_process_that_compiles_goes_on_reading_its_files_as_they_are(monkeypatch):
+    """A worker of a pool may have no processes: it compiles where it runs kernels, interpreted ones too."""
+    monkeypatch.setattr(compiler.multiprocessing, "current_process", lambda: SimpleNamespace(daemon=True))
+    monkeypatch.setattr(compiler, "_answers", Latest())
+    linecache.cache.pop(kernels.__file__, None)
+    assert amd_report(kernels.uses_names, torch.zeros(64), 64).stores
+    assert inspect.getsource(kernels.uses_names.fn).startswith("@triton.jit\ndef uses_names(")
 
 
 def test_a_kernel_inside_a_function_can_be_compiled():

@@ -368,6 +368,15 @@ def test_proton_keeps_scopes_and_counts_and_has_no_time(gpu, tmp_path):
     assert math.isnan(kernel["metrics"]["time (ns)"]) and kernel["metrics"]["wave_instructions"] > 0
 
 
+def test_a_generator_of_the_cpu_is_not_taken_for_one_of_the_device_that_lay_at_its_address(gpu):
+    addresses = {torch.Generator("cuda")._cdata for _ in range(20)}  # each is gone before the next one comes
+    of_cpu = [torch.Generator() for _ in range(20)]
+    assert addresses & {one._cdata for one in of_cpu}
+    for generator in of_cpu:
+        with pytest.raises(RuntimeError, match="'cuda' device type"):
+            torch.randn(2, device="cuda", generator=generator)
+
+
 def test_classes_of_before_dtypes_are_on_the_device(gpu):
     assert torch.cuda.FloatTensor([1, 2]).is_cuda and torch.cuda.LongTensor(3).shape == (3,)
     assert isinstance(torch.ones(1, device="cuda"), torch.cuda.FloatTensor)

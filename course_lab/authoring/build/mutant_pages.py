@@ -46,8 +46,9 @@ _TOLD = """\
 
 `course mutants --generate --told 40` grades every fortieth of them as a learner's answer, with the searches for the
 mistake, and compares what it says with what is known. "Right" names the mistake, its line, or one with the same
-numbers; "vague" is true and leaves the cause open; "wrong" names another cause. `make test-full` does it too. The
-table shows 173 mutants, drawn by the hash of their code from every third of all that no reason argues to be right.
+numbers; "vague" is true and leaves the cause open, as does a value that is followed to another line (`astray`);
+"wrong" names another cause. `make test-full` does it too. The table shows 173 mutants, drawn by the hash of their code
+from every third of all that no reason argues to be right.
 """
 
 
