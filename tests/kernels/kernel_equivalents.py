@@ -7,6 +7,7 @@ expression, found in what such a mutant says or in its changed line.
 from __future__ import annotations
 
 import ast
+import re
 
 from course_lab.authoring.operators import Generated
 from course_lab.authoring.operators.equivalent import Equivalent
@@ -30,6 +31,15 @@ _MORE_KEYS = "the block of keys that is looked at too much is masked, key by key
 _EMPTY = "heads without elements have scores of 0, whatever the scale"
 _SAME = "both have the same shape there"
 _REPLACED_OUTSIDE = "lanes past the row are replaced, or meet a gradient of 0, and are not stored"
+_EARLIER = "an earlier dimension is read than the last, which is left out"
+_WIDENED = "the other factor is float64, and PyTorch widens this one to it"
+_BY_FLOAT32 = "PyTorch itself takes float64 to 8 bits by way of float32, and only caches of 8 bits have a scale"
+_ONE_LOOP = "interpreted, 0 is as good as zeros; compiled, a loop changes no shape, and the machine code's tests see it"
+_LARGE = "any large number does: where it is met, s or 1 - s is 0"
+_NO_PART = "a part without a key is 0, whatever divides it, and its sum minus infinity, whatever is added"
+_LOOKS_AGAIN = "what is called looks at all of them itself, and refuses the same"
+_DISTINCT = "a key holds the place of its element, so that no two that are stored are equal"
+_CONSTANT = "what is kept is a constant, which every call returns that comes there"
 _FLOAT32 = "the tensor that names the type is in float32 here"
 
 
@@ -42,11 +52,16 @@ def _lanes(reason: str, *loads: str) -> Equivalent:
 
 
 EQUIVALENT = {
-    "_column_sum": (_promoted("sums"), Equivalent("rounds-early", "`total`", _FLOAT32)),
+    "_column_sum": (
+        _promoted("sums"),
+        Equivalent("rounds-early", "`total`", _FLOAT32),
+        Equivalent("into-loop", "does `total` in every turn", _AGAIN),  # a program has a row, or there is no sum
+    ),
     "activations": (
         *idle(),
         _promoted(r"(dy|factor) = tl\.load"),
         Equivalent("rounds-early", "`y`", LAST),
+        Equivalent("other-constant", r"tl\.minimum\(x \* x", _LARGE),
     ),
     "attention": (
         Equivalent("without-precision", ".", _FULL),
@@ -57,6 +72,7 @@ EQUIVALENT = {
         Equivalent("other-constant", r"head_dim\*\*-0\.5", _EMPTY),
     ),
     "dropout": (*idle(), _promoted("x = ", "residual_ptr")),
+    "checks": (Equivalent("other-condition", r"`tensor\.device != device`", _LOOKS_AGAIN),),
     "conv2d": (
         Equivalent("without-precision", ".", _FULL),
         Equivalent("without-int64", "counts with `q`", DENSE),  # within a row of y, which is made here
@@ -97,9 +113,13 @@ EQUIVALENT = {
         *idle(r"nope_ptr \+ offs_d", "slots_ptr"),
         _lanes(ZERO, r"[qw] = tl\.load"),
     ),
+    "modules": (Equivalent("shorter-shape", r"`x\.shape`.*\n.*layout", _EARLIER),),
     "paged_attention": (
         Equivalent("without-precision", ".", _FULL),
         _lanes(ZERO, "cache_ptr", "parts = "),
+        Equivalent("rounds-early", "`weight`", _FLOAT32),
+        Equivalent("flat-mask", "parts = ", NOT_STORED),
+        Equivalent("other-constant", "safe_sum = ", _NO_PART),
         Equivalent("rounds-early", "`o`", LAST),
     ),
     "qkv": (
@@ -109,7 +129,16 @@ EQUIVALENT = {
         Equivalent("other-constant", r"copy_heads", _SMALLER_STEPS),
         Equivalent("other-constant", r"BLOCK_P=triton", WIDER),
     ),
-    "quant": (*idle("evict_first"), _lanes(ZERO, "`gate_ptr`"), _promoted("factor = ", "evict_first")),
+    "quant": (
+        *idle("evict_first"),
+        _lanes(ZERO, "`gate_ptr`"),
+        _promoted("factor = ", "evict_first", r"x \* \(1\.0 / scale\)"),
+    ),
+    "reference": (
+        Equivalent("shorter-shape", r"pixel = |visible = ", _EARLIER),
+        Equivalent("lost-conversion", r"behind `(sin|rows)`", _WIDENED),
+        Equivalent("lost-conversion", r"leaves `\.float` out.*clamp", _BY_FLOAT32),
+    ),
     "rms_norm": (
         _lanes(IDLE, "d_new_residual_ptr", r"x = tl\.load\(x_ptr \+ row"),
         Equivalent("other-value", r"weight = tl\.load", ZERO + ", or such lanes are idle"),
@@ -126,6 +155,7 @@ EQUIVALENT = {
         _promoted(r"(cos|sin) = tl\.load", r"a\.to|return a"),
         Equivalent("rounds-early", "`[aby]`", LAST),
         Equivalent("other-size", r"y = tl\.join", _SAME),
+        Equivalent("other-size", r"`num_seqs` where `offs_t`.*\n.*begun = tl\.zeros_like", _ONE_LOOP),
     ),
     "softmax": (
         Equivalent("into-loop", "`row_max`", _AGAIN),
@@ -139,6 +169,7 @@ EQUIVALENT = {
     ),
     "topk": (
         Equivalent("half-mask", "beside `probe < run`", IDLE),
+        Equivalent("off-by-one", "`>=` in `probed > keys`", _DISTINCT),
         Equivalent("drop-other", "`x_ptr`", _NO_KEY),
         Equivalent("other-value", r"keys = tl\.load\(keys_ptr \+ offs, mask=mask", IDLE),
     ),
@@ -151,10 +182,15 @@ EQUIVALENT = {
 }
 
 
+_KEEPS_A_CONSTANT = re.compile(r"return _kept\.setdefault\(.*, \((None|True|False|\d+)\)\)$", re.MULTILINE)
+
+
 def why(source: str, mutant: Generated, original: str) -> str:
     """Why a mutant of `original`, the text of this file, that passed is right; "" where nobody says."""
     if _without_hints(mutant.code) == _without_hints(original):
         return HINT
+    if mutant.operator == "kept-result" and _KEEPS_A_CONSTANT.search(mutant.code):
+        return _CONSTANT
     if source in LAUNCHES:
         return LAUNCH
     return next((one.reason for one in EQUIVALENT.get(source, ()) if one.fits(mutant)), "")

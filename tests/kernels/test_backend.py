@@ -82,6 +82,14 @@ def test_auto_takes_the_reference_for_cpu_tensors_that_nobody_interprets(not_int
     assert course_kernels.current_backend() == ("triton" if torch.cuda.is_available() else "torch")
 
 
+def test_whoever_calls_is_warned_that_no_kernel_runs(not_interpreting, monkeypatch):
+    """Where gfxlab is missing; in the line that called the package."""
+    monkeypatch.setattr(backend, "dual_mode", None)
+    with pytest.warns(UserWarning, match="PyTorch reference") as seen:
+        course_kernels.vector_add(torch.ones(3), torch.ones(3))
+    assert [one.filename for one in seen] == [__file__]
+
+
 def test_triton_where_it_cannot_run_is_an_error(not_interpreting):
     x = torch.ones(3)
     with course_kernels.use_backend("triton"), pytest.raises(RuntimeError, match="x is on cpu"):

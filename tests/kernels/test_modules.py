@@ -16,7 +16,7 @@ from transformers.models.llama.modeling_llama import (
 )
 
 import course_kernels
-from course_kernels import modules, reference
+from course_kernels import modules, reference, rope_scaling
 
 
 def config(**changes):
@@ -285,6 +285,30 @@ def test_cosines_and_sines_are_those_of_transformers(name, device):
             assert all(a.shape == b.shape and a.dtype == b.dtype for a, b in zip(got, want))
             for a, b in zip(got, want):
                 assert_close(a.cpu(), b, 1e-4)  # their angles are products in float32
+
+
+BETWEEN = {  # neither kept nor divided: some pairs in the middle, all up to the last; nothing to divide
+    "of a model": {"factor": 4.0, "original_max_position_embeddings": 4096},
+    "to the last pair": {"factor": 4.0, "original_max_position_embeddings": 4096, "beta_fast": 512.0},
+    "as trained": {"factor": 1.0, "original_max_position_embeddings": 4096},
+}
+
+
+@pytest.mark.parametrize("name", BETWEEN)
+def test_yarn_between_its_bounds_is_that_of_transformers(name):
+    dim, base = (8, 10.0) if name == "to the last pair" else (64, 10000.0)
+    told = {"rope_type": "yarn", "rope_theta": base, **BETWEEN[name]}
+    sizes = {"hidden_size": dim, "num_attention_heads": 1, "head_dim": dim}
+    asked = config(**sizes, max_position_embeddings=int(4096 * told["factor"]), rope_parameters=told)
+    theirs, (radians, scaling) = LlamaRotaryEmbedding(asked), rope_scaling.frequencies(rope_scaling.settings(asked))
+    torch.testing.assert_close(radians.float(), theirs.inv_freq, rtol=1e-4, atol=0)
+    assert scaling == pytest.approx(theirs.attention_scaling)
+
+
+def test_a_factor_that_is_not_given_follows_from_the_lengths():
+    told = {"rope_type": "yarn", "original_max_position_embeddings": 2048}
+    asked = SimpleNamespace(head_dim=8, max_position_embeddings=8192, rope_parameters=told)
+    assert rope_scaling.settings(asked)["factor"] == 4
 
 
 def test_heads_turn_by_the_scaled_angles(device):

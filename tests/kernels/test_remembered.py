@@ -6,6 +6,7 @@ On the GPU, or on one that is pretended: Triton binds, compiles and launches as 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 import torch
@@ -159,6 +160,70 @@ def test_another_layout_does_not_take_the_plan(change, launched):
     y = ck.rms_norm(x, weight)
     assert launched == ["rms_norm_kernel"]
     torch.testing.assert_close(y, ck.reference.rms_norm(x, weight), atol=8e-3, rtol=8e-3)
+
+
+def plan_for(function, *numbers):
+    """Call the function with a tensor and these numbers, so that their layout has a plan."""
+    x = floats(40)
+    for number in numbers:
+        function(x, number)
+
+
+def test_a_plan_is_for_numbers_of_one_kind():
+    """Triton compiles anew for 1, for multiples of 16, for a sign, for more bits."""
+    seen = []
+
+    @partial(_remembered.remembered, number="number")
+    def twice(x, number):
+        seen.append(number)
+        return ck.vector_add(x, x)
+
+    x, calls = floats(40), range(PLANNED)
+    plan_for(twice, *(1001 + 2 * i for i in calls))
+    seen.clear()
+    twice(x, 4001)
+    assert not seen, "no plan was carried out"
+    for other in (4000, -4001, 2**31 + 1):
+        twice(x, other)
+        assert seen.pop() == other
+    plan_for(twice, *(1600 + 16 * i for i in calls))
+    plan_for(twice, *(2**40 + 1 + 2 * i for i in calls))
+    seen.clear()
+    for other in (1, 2**63 + 1):
+        twice(x, other)
+        assert seen.pop() == other
+
+
+def test_a_plan_is_for_tensors_in_the_same_place_of_what_is_written():
+    seen = []
+
+    @partial(_remembered.remembered, writes=("y",))
+    def twice(x, y):
+        seen.append(y)
+        return ck.vector_add(x, x)
+
+    both = floats(128)
+    for _ in range(PLANNED):
+        twice(both[:40], floats(40))
+    seen.clear()
+    twice(both[:40], floats(40))
+    assert not seen, "no plan was carried out"
+    twice(both[:40], both[64:104])
+    assert seen
+
+
+def test_a_plan_returns_a_part_of_what_it_makes():
+    seen = []
+
+    @_remembered.remembered
+    def later(x):
+        seen.append(x)
+        return ck.vector_add(x, x)[8:]
+
+    for seed in range(PLANNED + 1):
+        x = floats(40, seed=seed)
+        assert torch.equal(later(x), 2 * x[8:])
+    assert len(seen) == PLANNED, "no plan was carried out"
 
 
 REFUSED = {

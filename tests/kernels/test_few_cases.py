@@ -1,0 +1,315 @@
+"""Mistakes that only a case made for them shows: a stride of its own, one lane, one late rounding, a second call."""
+
+import inspect
+import sys
+import warnings
+
+import pytest
+import torch
+from kernel_testing import assert_close, far_apart, randn, run, tables
+
+import course_kernels
+from course_kernels import checks, launch, modules, overlap, reference
+from course_kernels._column_sum import column_sum
+from course_kernels._stand_in import triton_importable
+
+FP8 = course_kernels.fp8_dtype()
+LARGEST = torch.finfo(FP8).max
+
+
+# ---- strides of their own ------------------------------------------------------------------------------------------
+
+
+def test_positions_that_lie_apart_and_queries_with_a_stride_of_their_own(device):
+    """Queries and keys of separate tensors, and every other element of wider positions."""
+    q, k, v = (randn((2, 3, heads, 8), device=device, seed=heads) for heads in (4, 2, 1))
+    v = v.expand(2, 3, 2, 8)
+    positions = torch.tensor([[5, 9, 2, 9, 0, 9], [1, 9, 4, 9, 3, 9]], device=device)[:, ::2]
+    caches, expected = ([torch.zeros(2, 6, 2, 8, device=device) for _ in range(2)] for _ in range(2))
+    q_out = run("kv_cache_update", q, k, v, *caches, positions, *tables(device, 8))
+    want_q = reference.kv_cache_update(q, k, v, *expected, positions, *tables(device, 8))
+    for y, want in zip((q_out, *caches), (want_q, *expected)):
+        assert_close(y, want, 1e-5)
+
+
+def test_places_beyond_two_to_the_31_elements_at_positions_of_32_bits(device):
+    k, positions = randn((1, 1, 1, 8), device=device), torch.tensor([[2]], dtype=torch.int32, device=device)
+    caches = [far_apart(torch.zeros(1, 3, 1, 8, dtype=torch.float16, device=device), 1) for _ in range(2)]
+    run("kv_cache_update", None, k.half(), k.half(), *caches, positions)
+    assert all(torch.equal(cache[0, 2], k[0, 0].half()) and not cache[0, 0].any() for cache in caches)
+
+
+def test_rope_at_positions_that_lie_apart(device):
+    x = randn((2, 3, 2, 8), device=device)
+    positions = torch.tensor([[5, 9, 2, 9, 0, 9], [1, 9, 4, 9, 3, 9]], device=device)[:, ::2]
+    y = run("rope", x, *tables(device, 8), layout="bshd", positions=positions)
+    assert_close(y, reference.rope(x, *tables(device, 8), layout="bshd", positions=positions), 1e-5)
+
+
+def test_rope_of_sequences_beyond_two_to_the_31_elements(device):
+    x = randn((3, 1, 1, 8), torch.float16, device)
+    y = run("rope", far_apart(x, 0), *tables(device, 8), layout="bshd")
+    assert torch.equal(y, run("rope", x, *tables(device, 8), layout="bshd"))
+
+
+def test_a_head_wider_than_models_have(device):
+    x = randn((1, 1, 1, 4096), device=device)
+    y = run("rope", x, *tables(device, 4096), positions=torch.tensor([3], device=device))
+    assert_close(y, reference.rope(x, *tables(device, 4096), positions=torch.tensor([3], device=device)), 1e-5)
+
+
+def pages(device, dtype=torch.float32, lengths=(21, 5)):
+    """q, k_cache, v_cache, block_table, seq_lens of sequences of at most two pages, for two heads of the cache."""
+    q = randn((2, 4, 8), dtype, device)
+    caches = [randn((4, 16, 2, 8), dtype, device, seed=seed) for seed in (1, 2)]
+    return q, *caches, torch.tensor([[2, 0], [3, 1]], device=device), torch.tensor(lengths, device=device)
+
+
+def check_decode(*args, **kwargs):
+    assert_close(
+        run("paged_decode_attention", *args, **kwargs), reference.paged_decode_attention(*args, **kwargs), 1e-5
+    )
+
+
+def test_values_of_a_paged_cache_have_strides_of_their_own(device):
+    q, k_cache, v_cache, *rest = pages(device)
+    check_decode(q, k_cache, v_cache.repeat_interleave(3, dim=2)[:, :, ::3], *rest)
+
+
+def test_scales_of_heads_have_strides_of_their_own(device):
+    q, k_cache, v_cache, *rest = pages(device)
+    k_scale, v_scale = torch.tensor([0.5, 9.0, 2.0, 9.0], device=device)[::2], torch.tensor([3.0, 0.25], device=device)
+    check_decode(q, k_cache.to(FP8), v_cache.to(FP8), *rest, k_scale=k_scale, v_scale=v_scale)
+
+
+# ---- numbers that tell ---------------------------------------------------------------------------------------------
+
+
+def test_keys_past_a_sequence_weigh_nothing_beside_scores_far_below_them(device):
+    q, k_cache, v_cache, *rest = pages(device)
+    check_decode(torch.full_like(q, -20.0), torch.full_like(k_cache, 5.0), v_cache, *rest)
+
+
+def test_a_sum_over_many_keys_is_kept_in_float32(device):
+    """All weights are equal. After 256 ones their sum has no room for parts of 1 in 16 bits; then the ones go away."""
+    values = torch.tensor([1, 2**-8, -1, 0], device=device)[:, None, None, None].expand(4, 256, 1, 8)
+    q, cache = torch.zeros(1, 1, 8, dtype=torch.bfloat16, device=device), values.bfloat16().contiguous()
+    table, lengths = torch.arange(4, device=device)[None], torch.tensor([1024], device=device)
+    with launch.sizes_as(max_splits=1):
+        y = run("paged_decode_attention", q, cache, cache, table, lengths)
+    assert torch.equal(y, torch.full_like(y, 2**-10))
+
+
+def test_caches_of_fp8_hold_what_was_scaled_and_clamped(device):
+    x = torch.tensor([1e4, -1e4, 2.0, -3.0, 0.0, float("inf"), 96.0, -7.0], device=device).view(1, 1, 8)
+    caches = [torch.zeros(1, 16, 1, 8, device=device).to(FP8) for _ in range(2)]
+    run("paged_kv_cache_update", None, x, x, *caches, torch.tensor([3], device=device), k_scale=0.5, v_scale=0.25)
+    for cache, scale in zip(caches, (0.5, 0.25)):
+        assert torch.equal(cache[0, 3, 0].float(), (x / scale).flatten().clamp(-LARGEST, LARGEST))
+
+
+def test_the_last_element_of_a_walked_row_makes_the_scale(device):
+    x = torch.ones(2, 100, device=device)
+    x[:, -1] = 89.6
+    with launch.sizes_as(max_row=64):
+        q, scale = run("quant_fp8_per_token", x, FP8)
+    assert_close(scale, torch.full_like(scale, 89.6 / LARGEST), 1e-6)
+    assert_close(q[:, -1], torch.full((2,), LARGEST, device=device), 0)
+
+
+def test_gradients_of_the_last_row_far_from_zero(device):
+    """Numbers that float32 holds, and their mean too once the first of the row is taken away."""
+    rows = torch.randint(-8, 9, (3, 64), generator=torch.Generator().manual_seed(0)).double().to(device)
+    results = []
+    for shift in (0, 2**20):
+        x = (rows + shift).float().requires_grad_()
+        weight, bias = torch.ones(64, device=device), torch.zeros(64, device=device)
+        y = run("layer_norm", x, weight, bias)
+        results.append(torch.autograd.grad(y, x, randn((3, 64), device=device))[0])
+    assert_close(results[1], results[0], 1e-5)
+
+
+def test_a_gradient_of_the_bias_is_summed_in_float32_over_many_long_rows(device, small_gpu):
+    """In 16 bits 1 has no room for 1 / 256."""
+    x, dy = randn((64, 70), torch.bfloat16, device), torch.ones(64, 70, dtype=torch.bfloat16, device=device)
+    dy[32:] = 2**-8
+    weight, bias = torch.ones(70, device=device), torch.zeros(70, device=device, requires_grad=True)
+    with launch.sizes_as(max_row=64):
+        (got,) = torch.autograd.grad(run("layer_norm", x, weight, bias), bias, dy)
+    assert torch.equal(got, torch.full_like(got, 32.125))
+
+
+def test_sums_of_more_rows_than_a_block_has(device):
+    x = randn((700, 5), device=device)
+    assert_close(column_sum(x, torch.float32), x.double().sum(0), 1e-4)
+
+
+def test_causal_gradients_of_few_queries_after_many_keys(device):
+    """The first of several tiles of keys is seen by all queries."""
+    q, k, v = (randn((1, 1, size, 16), device=device, seed=size).requires_grad_() for size in (5, 301, 302))
+    v = v[:, :, 1:]
+    do = randn((1, 1, 5, 16), device=device, seed=7)
+    got = torch.autograd.grad(run("flash_attention", q, k, v, causal=True), (q, k, v), do)
+    want = torch.autograd.grad(reference.flash_attention(q, k, v, causal=True), (q, k, v), do)
+    for x, y in zip(got, want):
+        assert_close(x, y, 1e-4)
+
+
+def test_queries_of_more_heads_and_tokens_than_a_tile_has(device, small_gpu):
+    """Each part of the one launch has several tiles both ways."""
+    tokens, heads = 10, 40
+    q_nope, q_pe = randn((tokens, heads, 4), device=device), randn((tokens, heads, 128), device=device, seed=1)
+    w_uk, k = randn((heads, 8, 4), device=device, seed=2), randn((tokens, 1, 136), device=device, seed=3)
+    slots, positions = torch.arange(tokens, device=device), torch.arange(tokens, device=device)
+    caches = [torch.zeros(tokens, 1, 136, device=device) for _ in range(2)]
+    rest = slots, positions, *tables(device, 128)
+    got = run("mla_bmm_rope_cache", q_nope, w_uk, q_pe, k[..., :8], k[..., 8:], caches[0], *rest)
+    want = reference.mla_bmm_rope_cache(q_nope, w_uk, q_pe, k[..., :8], k[..., 8:], caches[1], *rest)
+    assert_close(got, want, 1e-5)
+    assert_close(*caches, 1e-5)
+
+
+# ---- nothing is read out of bounds, which the interpreter refuses --------------------------------------------------
+
+
+def test_frequencies_and_offsets_end_with_the_last_that_is_needed(device, small_gpu):
+    x, offsets = randn((1, 5, 1, 6), device=device), torch.arange(5, device=device)[None]
+    frequencies = torch.tensor([1.0, 0.5, 0.25], device=device)
+    y = run("rope", x, inv_freq=frequencies, layout="bshd", offsets=offsets)
+    assert_close(y, reference.rope(x.double(), frequencies, None, layout="bshd", offsets=offsets), 1e-5)
+
+
+def test_tokens_before_the_first_sequence_read_no_start_of_one(device, monkeypatch):
+    """On a GPU nobody looks at the values, and such sequences reach the kernel."""
+    monkeypatch.setattr(checks, "values_are_checked", lambda tensor: False)
+    starts, x = torch.tensor([2, 5], device=device), randn((5, 1, 8), device=device)
+    y = run("rope", x, *tables(device, 8), layout="thd", cu_seqlens=starts)
+    assert_close(y[2:], reference.rope(x[2:], *tables(device, 8), layout="thd"), 1e-5)
+
+
+# ---- top-k ---------------------------------------------------------------------------------------------------------
+
+
+def test_more_rows_than_a_tile_of_the_result_has(device):
+    x = randn((40, 30), device=device)
+    with launch.sizes_as(tile=64):
+        values, indices = run("topk", x, 3)
+    assert torch.equal(values, torch.topk(x, 3).values) and torch.equal(x.gather(1, indices), values)
+
+
+def test_an_odd_number_of_sorted_runs_of_which_the_last_is_not_full(device):
+    x = randn((2, 300), device=device)
+    for cols in (290, 150, 300):
+        with launch.sizes_as(max_rounds=0, max_chosen=0, tile=64):
+            values, indices = run("topk", x[:, :cols], cols)
+        assert torch.equal(values, x[:, :cols].sort(descending=True).values)
+        assert torch.equal(x.gather(1, indices), values)
+
+
+def test_two_calls_share_no_memory_between_their_launches(device, monkeypatch):
+    """They may run side by side, on two streams."""
+    tensors, launch_run = [], launch.run
+
+    def recording(kernel, grid, *args, **meta):
+        tensors.extend(x for x in args if isinstance(x, torch.Tensor))
+        return launch_run(kernel, grid, *args, **meta)
+
+    monkeypatch.setattr(launch, "run", recording)
+    seen = []
+    for seed in (0, 1):
+        tensors.clear()
+        with launch.sizes_as(max_rounds=0, max_chosen=0, tile=64):
+            run("topk", randn((1, 130), device=device, seed=seed), 100)
+        seen.append([*tensors])
+    first, second = ({x.untyped_storage().data_ptr() for x in of_call} for of_call in seen)
+    assert len(first) > 3 and not first & second
+
+
+# ---- the reference -------------------------------------------------------------------------------------------------
+
+FORMULAS = {  # in float64, rounded once
+    "softmax": lambda x: (reference.softmax(x), torch.exp(x.double()) / torch.exp(x.double()).sum(-1, keepdim=True)),
+    "silu": lambda x: (reference.activation(x, "silu"), x.double() / (1 + torch.exp(-x.double()))),
+    "rms_norm": lambda x: (
+        reference.rms_norm(x, torch.ones(x.shape[-1])),
+        x.double() / (x.double() ** 2).mean(-1, keepdim=True).add(1e-6).sqrt(),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FORMULAS)
+def test_the_reference_is_rounded_once_and_anew_in_each_call(name):
+    for seed in (0, 1):
+        got, want = FORMULAS[name](randn((20, 300), seed=seed))
+        assert got.dtype == torch.float32 and torch.equal(got, want.float())
+
+
+def test_the_reference_of_two_calls():
+    for seed in (0, 1):
+        q, k = randn((2, 3, 4), seed=seed), randn((2, 1, 4), seed=seed + 2)
+        assert torch.equal(reference.concat_qk(q, q, k, k)[0], torch.cat([q, q], dim=-1))
+        q, *rest = pages("cpu", lengths=(1, 1))
+        rest[1] = rest[1] + seed
+        want = rest[1][rest[2][:, 0].long(), 0].repeat_interleave(2, dim=1)  # one key: its value
+        assert_close(reference.paged_decode_attention(q, *rest), want, 1e-6)
+
+
+def test_the_reference_of_a_paged_cache_returns_keys_in_their_dtype():
+    k, caches = randn((1, 1, 8), torch.float16), [torch.zeros(1, 16, 1, 8, dtype=torch.float16) for _ in range(2)]
+    index = torch.tensor([3])
+    _, k_out = reference.paged_kv_cache_update(None, k, k, *caches, index, index, *tables("cpu", 8))
+    assert k_out.dtype == torch.float16
+
+
+def test_the_reference_takes_half_of_tables_of_full_width():
+    x, (cos, sin) = randn((3, 1, 1, 8)), tables("cpu", 8)
+    wide = (torch.cat([table, table], dim=-1) for table in (cos, sin))
+    assert torch.equal(reference.rope(x, *wide), reference.rope(x, cos, sin))
+
+
+def test_the_reference_finds_sequences_whose_starts_lie_apart_without_a_warning():
+    starts = torch.tensor([0, 9, 2, 9, 5, 9])[::2]
+    torch.set_warn_always(True)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            rows = reference.rope_rows((5, 1, 8), "thd", cu_seqlens=starts)
+    finally:
+        torch.set_warn_always(False)
+    assert rows.tolist() == [0, 1, 0, 1, 2]
+
+
+# ---- refusals and what surrounds the kernels -----------------------------------------------------------------------
+
+
+def test_refusals_name_what_was_given(monkeypatch):
+    x = torch.ones(2, 8)
+    with pytest.raises(ValueError, match=r"got \(3, 4\)"):
+        course_kernels.rms_norm(x, torch.ones(3, 4))
+    with pytest.raises(ValueError, match="weight is on meta"):
+        course_kernels.rms_norm(x, torch.ones(8, device="meta"))
+    with pytest.raises(ValueError, match=r"image of \(2, 2\) with padding"):
+        course_kernels.conv2d(torch.ones(1, 3, 2, 2), torch.ones(4, 3, 3, 3))
+    monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
+    with pytest.raises(ValueError, match="share elements"):
+        checks.no_overlap(x=torch.zeros(3, 1).expand(3, 2))
+
+
+def test_a_tensor_without_dimensions_shares_memory_too():
+    x = torch.ones(3)
+    assert overlap.of(x[1], x) and overlap.of(x, x[1])
+    assert not overlap.of(x[0], x[1:]) and not overlap.of(x[1:], x[0])
+
+
+def test_scaled_angles_are_computed_where_the_tables_are():
+    told = {"rope_type": "linear", "rope_theta": 10000.0, "factor": 2.0}
+    config = type("Config", (), {"head_dim": 8, "max_position_embeddings": 4, "rope_parameters": told})
+    assert modules.RotaryEmbedding.from_config(config, device="meta").cos.is_meta
+
+
+def test_what_stands_in_for_triton_wraps_nothing(monkeypatch):
+    """Else whoever unwraps a function would do so for ever."""
+    monkeypatch.setattr(sys, "modules", dict(sys.modules))
+    with triton_importable():
+        stand_in = sys.modules["triton"]
+    assert inspect.unwrap(stand_in) is stand_in and stand_in.jit(len) is len
