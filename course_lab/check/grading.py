@@ -27,6 +27,7 @@ from course_lab.check import (
     addresses,
     alike,
     answer,
+    branches,
     client,
     counterfactual,
     instruments,
@@ -55,7 +56,14 @@ from course_lab.check.idle import idle_remark
 from course_lab.check.own_kernels import right_answers
 from course_lab.check.protocol import Job, clean
 from course_lab.check.report import Card, CaseResult, ExerciseFailed, Report, case_result, excerpt, shorten, shown_error
-from course_lab.check.sentences import Diagnosis, diagnosis, plain_exception, with_place, without_question
+from course_lab.check.sentences import (
+    Diagnosis,
+    diagnosis,
+    plain_exception,
+    with_place,
+    without_guess,
+    without_question,
+)
 from course_lab.check.usual import as_usual
 from course_lab.check.verdict import CaseRun, fresh, is_plain
 from gfxlab import engines
@@ -63,8 +71,10 @@ from gfxlab import engines
 _MAX_CHILDREN = 4  # after so many crashes the cases that are left are not tried
 _GPU_SECONDS = 60.0  # a fresh process must wake the device and compile
 _CARD_ARCH = "gfx942"
-_SEARCH_SECONDS = 1.25  # of processor time: for the place of a mistake, and as long for its like
-_PLACED = alike.VAGUE | {"mask-too-wide", "out-of-bounds", "shifted", "swapped-strides", "wrong-stride"}
+_SEARCH_SECONDS = 1.25  # of processor time, for the like of a mistake
+_PLACING = 1.3  # times as long, for its place
+_ELSEWHERE = {"mask-too-wide", "out-of-bounds", "wrong-stride", "between-rows", "partly-written"}  # it is an access
+_PLACED = alike.VAGUE | _ELSEWHERE | {"shifted", "swapped-strides"}
 _Mistakes = Callable[[], list[tuple[str, str]]]
 _Tell = Callable[[str], object]
 
@@ -255,6 +265,9 @@ def _explained(facts: Facts, found: Diagnosis, code: str, given: Given, tell: _T
         return found
     if clue := _clue(facts, found, given):
         return clue
+    plain = [run for run in facts.wrong if is_plain(run)]
+    if found.code == "partly-written" and (about := branches.passed_by(facts.tree, plain)):
+        return with_place(found, about)
     search = ThreadPoolExecutor(1)  # beside the comparison: each runs in a child of its own
     try:
         place = search.submit(_place, facts, found, code, given)
@@ -264,7 +277,7 @@ def _explained(facts: Facts, found: Diagnosis, code: str, given: Given, tell: _T
             return size
         tell("trying changes in one place")
         if place.result():
-            return with_place(found, place.result())
+            return _with_place(facts, found, place.result())
     finally:
         search.shutdown(wait=False, cancel_futures=True)
     if race := _race_behind(facts, found):
@@ -280,6 +293,13 @@ def _explained(facts: Facts, found: Diagnosis, code: str, given: Given, tell: _T
     if part := _wrong_part(facts):
         found = diagnosis("partly-wrong", part=part) if found.code == "unknown" else with_place(found, part)
     return Diagnosis(found.code, f"{found.sentence} {where(facts)}".rstrip())
+
+
+def _with_place(facts: Facts, found: Diagnosis, place: str) -> Diagnosis:
+    """What is known by now is not asked; in another line than the access that went astray it is no mask's bound."""
+    found, fault = without_question(found), facts.fault
+    elsewhere = fault is not None and not re.search(rf"in line {fault.line}\b", place)
+    return with_place(without_guess(found) if elsewhere else found, place)
 
 
 def _asks_no_program(facts: Facts, found: Diagnosis) -> bool:
@@ -353,7 +373,20 @@ def _place(facts: Facts, found: Diagnosis, code: str, given: Given) -> str:
     """Where one change makes it right, in a sentence; "" where that is not asked, or not found."""
     if found.code not in _PLACED or not given.search:
         return ""
-    return repair.place(make_job(facts.exercise, code, facts.runs), given.solution, facts.runs, _SEARCH_SECONDS)
+    accesses = _elsewhere(facts) if found.code in _ELSEWHERE else set()
+    job = make_job(facts.exercise, code, facts.runs)
+    return repair.place(job, given.solution, facts.runs, _PLACING * _SEARCH_SECONDS, accesses)
+
+
+def _elsewhere(facts: Facts) -> set[int]:
+    """The line of the access that went astray; where none did, those of the stores to what was not written whole."""
+    if facts.fault:
+        return {facts.fault.line}
+    for run in facts.wrong:
+        for comparison, owners in zip(run.comparisons, run.seen.writers):
+            if owners is not None and bool(((owners.numpy() < 0) & comparison.wrong).any()):
+                return {run.seen.events[n].line for n in owners.unique().tolist() if n >= 0}
+    return set()
 
 
 def _compared(facts: Facts, found: Diagnosis, code: str, given: Given, tell: _Tell) -> Diagnosis | None:

@@ -8,6 +8,7 @@ change is never shown: only its line, and what stands there now.
 from __future__ import annotations
 
 import ast
+from collections.abc import Collection
 from dataclasses import replace
 
 from course_lab.authoring.operators.single_changes import Repair, repairs
@@ -23,13 +24,14 @@ _SHARE = 0.7  # of the time, for the first case
 _LONGEST = 60  # characters of code in a sentence
 
 
-def place(job: Job, solution: str | None, runs: list[CaseRun], seconds: float) -> str:
+def place(job: Job, solution: str | None, runs: list[CaseRun], seconds: float, accesses: Collection[int] = ()) -> str:
     """Where one change makes the answer right, in a sentence; "" where none of them does.
 
     job: the answer's, as for the check; its cases are replaced.  solution: whose constants are tried, or None.
-    seconds: of processor time.
+    seconds: of processor time.  accesses: lines of loads and stores that went elsewhere; what these are made of is
+    tried first.
     """
-    found = mend(job, solution, runs, seconds)
+    found = mend(job, solution, runs, seconds, accesses)
     if not found:
         return ""
     lines = {one.line: one for one in reversed(found)}  # the likeliest of each
@@ -37,14 +39,16 @@ def place(job: Job, solution: str | None, runs: list[CaseRun], seconds: float) -
     return f"One change makes it right, {', or '.join(places)}."
 
 
-def mend(job: Job, solution: str | None, runs: list[CaseRun], seconds: float) -> list[Repair]:
+def mend(
+    job: Job, solution: str | None, runs: list[CaseRun], seconds: float, accesses: Collection[int] = ()
+) -> list[Repair]:
     """The changes that make the answer right, the likeliest first; none where the time was too short to find one."""
     budget = Budget(seconds)
     plain = sorted((run for run in runs if is_plain(run)), key=total_bytes)
     wrong, right = [run for run in plain if not run.passed], [run for run in plain if run.passed and run.own_launches]
     if not wrong or wrong[0].seen.problem:
         return []
-    tried = list(repairs(job.code, _constants(solution)))
+    tried = list(repairs(job.code, _constants(solution), frozenset(accesses)))
     one_case = replace(job, cases=(wrong[0].args,))
     made = client.run_answers(one_case, [one.code for one in tried], budget, seconds=_SHARE * seconds)
     fitting = [one for one, outputs in zip(tried, made) if outputs and right_outputs(outputs[0], wrong[0])][:_MOST]

@@ -361,6 +361,14 @@ def without_question(found: Diagnosis) -> Diagnosis:
     return Diagnosis(found.code, text)
 
 
+def without_guess(found: Diagnosis) -> Diagnosis:
+    """What was found, without the guess that a mask lets one lane too many through: the mistake is elsewhere."""
+    text = found.sentence
+    for guess in (MASK_TOO_WIDE["one-lane"], MASK_TOO_WIDE["one"]):
+        text = re.sub(re.escape(guess).replace(re.escape("{axis}"), r"\d+"), "", text)
+    return Diagnosis(found.code, " ".join(text.split()))
+
+
 def with_place(found: Diagnosis, place: str, code: str = "one-change") -> Diagnosis:
     """What was found, and in which place; the place alone, under its own code, where nothing else is known."""
     return (

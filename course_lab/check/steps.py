@@ -79,7 +79,20 @@ def astray(job: Job, solution: str, runs: list[CaseRun]) -> str:
     seen = client.followed(replace(job, code=mine.code), _SECONDS)
     if ours is None or seen is None or not len(ours[0]) or not len(seen[0]):
         return ""
-    return _said(mine.steps, _roots(mine.steps, seen, _Known(theirs.steps, *ours)))
+    roots = _roots(mine.steps, seen, _Known(theirs.steps, *ours))
+    if _tile_names(job.code) != _tile_names(fitted):  # what is right in a tile of one shape, another does not have
+        roots = {root: name for root, name in roots.items() if not _is_condition(seen, root)}
+    return _said(mine.steps, roots)
+
+
+def _tile_names(code: str) -> set[str]:
+    return answer.tile_names(answer.parse(code))
+
+
+def _is_condition(seen: tuple[torch.Tensor, torch.Tensor], root: int) -> bool:
+    """Whether a step gives a mask, or a part of one."""
+    made_by, figures = seen
+    return bool((figures[made_by[:, 0] == root][:, -1] == 1).any())
 
 
 def _how_telling(run: CaseRun) -> tuple[bool, int]:

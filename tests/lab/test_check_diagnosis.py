@@ -1,5 +1,6 @@
 """Each mistake is reported first, by its code, with a sentence that says where."""
 
+import ast
 from dataclasses import replace
 
 import pytest
@@ -19,7 +20,7 @@ from small_exercises import (
 )
 
 from course_lab.authoring.exercise import Case, Exercise, Suspect
-from course_lab.check import grade
+from course_lab.check import branches, grade, grading
 from course_lab.check.protocol import Problem
 from course_lab.check.sentences import SENTENCES, plain_exception
 
@@ -425,3 +426,37 @@ def test_where_only_a_second_call_is_wrong_something_was_kept():
     kept = "KEPT = {}\n" + kept.replace("    double_kernel[", "    y = torch.empty_like(x)\n    double_kernel[")
     found = grade(replace(DOUBLE, cases=(case,)), kept).diagnosis
     assert found.code == "nondeterministic" and "keep from the first" in found.sentence, found
+
+
+BRANCHED = """\
+@triton.jit
+def my_kernel(x_ptr, y_ptr, stride_xm, N, BLOCK: tl.constexpr):
+    row = tl.program_id(0)
+    cols = tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + row * stride_xm + cols, mask=cols < N, other=0.0).to(tl.float32)
+    total = tl.sum(x * x, axis=0)
+    if row != 2:
+        tl.store(y_ptr + row * N + cols, (x / total).to(y_ptr.dtype.element_ty), mask=cols < N)
+
+
+def normalise(x):
+    M, N = x.shape
+    y = torch.empty((M, N), dtype=x.dtype, device=x.device)
+    my_kernel[(M,)](x, y, x.stride(0), N, BLOCK=triton.next_power_of_2(N))
+    return y
+"""
+
+
+@pytest.mark.parametrize("change", ["", "the other branch", "no rule"])
+def test_a_condition_that_keeps_a_program_from_its_store_is_named(change):
+    code = BRANCHED
+    if change == "the other branch":
+        code = code.replace("row != 2:", "row == 2:\n        total = 0.0\n    else:")
+    if change == "no rule":  # programs that write each other's rows
+        code = code.replace("row = tl.program_id(0)", "row = tl.num_programs(0) - 1 - tl.program_id(0)")
+    runs = grading.make_runs(ROW_SUM)
+    assert grading._run_on_interpreter(ROW_SUM, code, runs, lambda stage: None) is None
+    said = branches.passed_by(ast.parse(code), [run for run in runs if run.values_wrong])
+    wanted = {"": "`row != 2` in line 7 holds", "the other branch": "`row == 2` in line 7 does not hold", "no rule": ""}
+    assert said.startswith("Program 2 does not come to the store") == (change != "no rule"), said
+    assert wanted[change] in said, said

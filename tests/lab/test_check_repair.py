@@ -1,5 +1,7 @@
 """The place of a mistake: what one change makes right was wrong there."""
 
+import ast
+
 import pytest
 from small_exercises import COPY, COPY_SOLUTION, DOUBLE, DOUBLE_SOLUTION, ROW_SUM, ROW_SUM_SOLUTION
 
@@ -46,6 +48,7 @@ def time_enough(monkeypatch):
         (LOOP.replace("x / total", "x * total"), "in line 13: look at `x * total`"),
         (LOOP.replace("squares += x * x", "squares += x - x * x"), "in line 8: look at"),
         (SHORT, "in line 5: look at `N - BLOCK`"),
+        (LOOP.replace("N + cols, (x", "BLOCK + cols, (x").replace("=16", "=512"), "in line 13: look at `BLOCK`"),
     ],
 )
 def test_the_place_is_said_and_not_the_change(wrong, place):
@@ -89,3 +92,69 @@ def test_what_was_left_in_memory_what_a_loop_begins_with_and_an_axis_are_put_in(
     assert 'tl.full((BLOCK,), -float("inf"), tl.float32)' in made["tl.zeros((BLOCK,), tl.float32)"]
     assert any("tl.sum(squares, axis=0)" in one.code for one in repairs(code))
     assert not any("torch.zeros" in one.code for one in repairs(LOOP)), "nothing is added to it"
+
+
+ONLINE = """\
+@triton.jit
+def weigh(x_ptr, r_ptr, y_ptr, sx, sr, H, KH, N, G: tl.constexpr, B: tl.constexpr):
+    row = tl.program_id(0)
+    head = row // G
+    top, total = -float("inf"), 0.0
+    largest = 0.0
+    for start in range(0, N, B):
+        cols = start + tl.arange(0, B)
+        x = tl.load(x_ptr + row * sx + cols, mask=cols < N, other=0.0)
+        r = tl.load(r_ptr + head * sr + cols, mask=cols < N, other=0.0)
+        more = tl.load(r_ptr + head * sr + N + cols, mask=cols < N, other=0.0)
+        largest = tl.maximum(largest, tl.max(tl.abs(x), axis=0))
+        new = tl.maximum(top, tl.max(x * r * more, axis=0))
+        total = total * tl.exp(top - tl.where(new == -float("inf"), 0.0, new)) + tl.sum(x, axis=0)
+        top = new
+    tl.store(y_ptr + row, 0.5 * (total + largest))
+    tl.store(y_ptr + H + row, total / N + top)
+
+
+def weights(x, r):
+    (H, N), KH = x.shape, r.shape[0]
+    y = torch.empty(2 * H, device=x.device)
+    weigh[(H,)](x, r, y, x.stride(0), r.stride(0), H, KH, N, G=H // KH, B=16)
+    return y
+"""
+RESCALED = 'total * tl.exp(top - tl.where(new == -float("inf"), 0.0, new)) + tl'
+
+
+def place_of_right_one(old: str, new: str, accesses: frozenset[int] = frozenset(), times: int = 1) -> int:
+    """Of the repairs of `ONLINE` with `new` for `old`, the place of that which undoes it; -1 where none does."""
+    assert old in ONLINE
+    made = [ast.dump(ast.parse(one.code)) for one in repairs(ONLINE.replace(old, new, times), accesses=accesses)]
+    right = ast.dump(ast.parse(ONLINE))
+    return made.index(right) if right in made else -1
+
+
+@pytest.mark.parametrize(
+    "old, new",
+    [
+        ("tl.maximum(largest, tl.max(tl.abs(x), axis=0))", "tl.max(tl.abs(x), axis=0)"),
+        (RESCALED, "total + tl"),
+        (RESCALED, "tl"),
+        ("0.5 * (total + largest)", "0.5 * total + largest"),
+        ("total / N + top", "(total + top) / N"),
+        ("cols < N", "cols > N"),
+    ],
+)
+def test_what_a_loop_should_keep_and_other_parentheses_are_tried_early(old, new):
+    assert 0 <= place_of_right_one(old, new) < 25
+
+
+@pytest.mark.parametrize(
+    "old, new, line, times",
+    [
+        ("row * sx", "row * H", 9, 1),
+        ("y_ptr + row", "y_ptr + head", 16, 1),
+        ("head * sr", "head * sx", 10, 2),  # both loads of the tensor
+        ("H // KH", "KH // H", 10, 1),
+    ],
+)
+def test_what_an_access_that_goes_elsewhere_is_made_of_is_tried_first(old, new, line, times):
+    early, late = place_of_right_one(old, new, frozenset({line}), times), place_of_right_one(old, new, times=times)
+    assert 0 <= early < 25 and (late < 0 or late > early)

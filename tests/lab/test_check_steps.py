@@ -153,6 +153,18 @@ def test_a_program_that_walks_in_a_loop_is_not_told_that_it_is_too_few():
     assert steps.too_few_programs(grading.make_job(COPY, walks, runs), COPY_SOLUTION, runs) == ""
 
 
+def test_a_mask_in_a_tile_of_another_shape_is_not_blamed():
+    """It holds in other lanes than the solution's, and is right; with a tile alike it would be named."""
+    tile = OTHERWISE.replace("BLOCK: tl.constexpr", "BLOCK: tl.constexpr, ROWS: tl.constexpr")
+    tile = tile.replace(
+        "cols = tl.arange(0, BLOCK)", "cols = tl.arange(0, BLOCK)[None, :] * ROWS + tl.arange(0, ROWS)[:, None]"
+    )
+    tile = tile.replace("tl.sum(values, axis=0)", "tl.sum(tl.sum(values, axis=1), axis=0)")
+    tile = tile.replace("BLOCK=triton.next_power_of_2(N)", "BLOCK=triton.next_power_of_2(N), ROWS=2")
+    said = followed(ROW_SUM, tile.replace("x / squares", "x / squares * 1.5"), ROW_SUM_SOLUTION)
+    assert "cols < N" not in said, said
+
+
 def test_what_is_right_leads_nowhere():
     steps_of = steps.instrument(OTHERWISE)
     assert parse(steps_of.code) and len(steps_of.steps) > 20

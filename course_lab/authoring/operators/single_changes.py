@@ -26,7 +26,9 @@ from course_lab.authoring.operators.source import (
 
 _INVERSE = {ast.Mult: "/", ast.Div: "*", ast.FloorDiv: "%", ast.Mod: "//"}
 _ROUNDINGS = ("int", "round", "math.floor", "math.ceil")
+_TURNED = {ast.Lt: ">", ast.Gt: "<", ast.LtE: ">=", ast.GtE: "<="}
 _NEAREST = 3  # other names that are tried in the place of one
+_MOST_NUMBERS = 4  # the same, of what an access is made of
 
 
 @dataclass(frozen=True)
@@ -38,13 +40,16 @@ class Repair:
     text: str
 
 
-def repairs(answer: str, constants: AbstractSet[float] = frozenset()) -> Iterator[Repair]:
+def repairs(
+    answer: str, constants: AbstractSet[float] = frozenset(), accesses: AbstractSet[int] = frozenset()
+) -> Iterator[Repair]:
     """Every repair of `answer` that Python can parse, the likeliest first, no two with the same code.
 
-    constants: floating-point numbers of a right answer.
+    constants: floating-point numbers of a right answer.  accesses: lines of loads and stores that went elsewhere.
     """
     code, seen = Code(answer), {answer}
-    for operator in (*_EXCHANGES, lambda code: right_constant(code, constants), *_INSERTIONS):
+    first = (exchanged_quotient, lambda code: other_factor(code, accesses)) if accesses else ()
+    for operator in (*first, *_FEW, *_EXCHANGES, lambda code: right_constant(code, constants), *_INSERTIONS):
         for change in _changes(operator, code):
             mended = code.with_edits(change.edits)
             if mended not in seen and parsing.parses(mended):
@@ -127,13 +132,94 @@ def inverse_operation(code: Code) -> Iterator[Change]:
 
 def added_up(code: Code) -> Iterator[Change]:
     """`=` for `+=` in a loop, and the other way round."""
+    for node, name in _running(code):
+        if isinstance(node, ast.Assign):
+            yield Change((Edit(node, f"{name} += {code.text(node.value)}"),), "")
+        else:
+            yield Change((Edit(node, f"{name} = {code.text(node.value)}"),), "")
+
+
+def kept_in_loop(code: Code) -> Iterator[Change]:
+    """The larger or smaller of what was there and what comes, for what comes alone."""
+    for node, name in _running(code):
+        if isinstance(node, ast.Assign) and name not in _names([node.value]):
+            for function in ("maximum", "minimum"):
+                yield _becomes(code, node.value, f"tl.{function}({name}, {{}})")
+
+
+def _running(code: Code) -> Iterator[tuple[ast.Assign | ast.AugAssign, str]]:
+    """What a loop gives to a name that held something before it: the statement, the name."""
     for kernel in code.kernels:
         for loop in [node for node in in_order(kernel) if isinstance(node, ast.For | ast.While)]:
+            before = _assigned_before(kernel, loop)
             for node in loop.body:
-                if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
-                    yield Change((Edit(node, f"{node.targets[0].id} += {code.text(node.value)}"),), "")
-                if isinstance(node, ast.AugAssign):
-                    yield Change((Edit(node, f"{code.text(node.target)} = {code.text(node.value)}"),), "")
+                target = node.targets[0] if isinstance(node, ast.Assign) else getattr(node, "target", None)
+                kept = isinstance(node, ast.AugAssign) or getattr(target, "id", "") in before
+                if isinstance(node, ast.Assign | ast.AugAssign) and isinstance(target, ast.Name) and kept:
+                    yield node, target.id
+
+
+def rescaled(code: Code) -> Iterator[Change]:
+    """A running sum brought to a new maximum before more is added, or kept at all."""
+    running = list(_running(code))
+    for old, new in _new_maxima(code):
+        finite = f'tl.where({new} == -float("inf"), 0.0, {new})'
+        for node, name in running:
+            if name in (old, new) or isinstance(node, ast.AugAssign):
+                continue
+            again = [part for part in in_order(node.value) if isinstance(part, ast.Name) and part.id == name]
+            for function, shape in (("exp", ""), ("exp2", ""), ("exp", "[:, None]"), ("exp2", "[:, None]")):
+                shrunk = f"{name} * tl.{function}({old} - {finite}){shape}"
+                there, text = (again[0], f"({shrunk})") if again else (node.value, f"{shrunk} + {{}}")
+                yield _becomes(code, there, text)
+
+
+def _new_maxima(code: Code) -> Iterator[tuple[str, str]]:
+    """The names of a running maximum before and after a block, where these are two."""
+    for kernel in code.kernels:
+        for node in in_order(kernel):
+            call = node.value if isinstance(node, ast.Assign) else None
+            if isinstance(call, ast.Call) and code.text(call.func) == "tl.maximum" and len(call.args) == 2:
+                olds, new = [one.id for one in call.args if isinstance(one, ast.Name)], code.text(node.targets[0])
+                yield from ((old, new) for old in olds if new not in olds)
+
+
+def other_way(code: Code) -> Iterator[Change]:
+    """A comparison the other way round."""
+    for kernel in code.kernels:
+        for node in in_order(kernel):
+            if isinstance(node, ast.Compare) and len(node.ops) == 1 and type(node.ops[0]) in _TURNED:
+                left, right = code.text(node.left), code.text(node.comparators[0])
+                yield Change((Edit(node, f"({left} {_TURNED[type(node.ops[0])]} {right})"),), "")
+
+
+def _assigned_before(kernel: ast.FunctionDef, loop: ast.stmt) -> set[str]:
+    """Names that hold something when a loop begins."""
+    stored = (node for node in ast.walk(kernel) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store))
+    return {node.id for node in stored if node.lineno < loop.lineno}
+
+
+def spread_quotient(code: Code) -> Iterator[Change]:
+    """(a + b) / c as a / c + b, and so for a product."""
+    for kernel in code.kernels:
+        for node in in_order(kernel):
+            inner = node.left if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult | ast.Div) else None
+            if isinstance(inner, ast.BinOp) and isinstance(inner.op, ast.Add | ast.Sub):
+                a, b, c = code.text(inner.left), code.text(inner.right), code.text(node.right)
+                outer = "*" if isinstance(node.op, ast.Mult) else "/"
+                sign = "+" if isinstance(inner.op, ast.Add) else "-"
+                yield Change((Edit(node, f"(({a}) {outer} ({c}) {sign} {b})"),), "")
+
+
+def gathered_product(code: Code) -> Iterator[Change]:
+    """1.5 * a + b as 1.5 * (a + b)."""
+    for kernel in code.kernels:
+        for node in in_order(kernel):
+            inner = node.left if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub) else None
+            if isinstance(inner, ast.BinOp) and isinstance(inner.op, ast.Mult) and isinstance(inner.left, ast.Constant):
+                factor, one, other = code.text(inner.left), code.text(inner.right), code.text(node.right)
+                sign = "+" if isinstance(node.op, ast.Add) else "-"
+                yield Change((Edit(node, f"({factor} * ({one} {sign} {other}))"),), "")
 
 
 def masked_reduction(code: Code) -> Iterator[Change]:
@@ -312,10 +398,107 @@ def _assigned(kernel: ast.FunctionDef) -> list[str]:
     return list(dict.fromkeys(node.id for node in stored if not is_pointer(node.id)))
 
 
+# ---- what an access is made of ---------------------------------------------------------------------------------------
+
+
+def other_factor(code: Code, lines: AbstractSet[int]) -> Iterator[Change]:
+    """In the addresses and masks of the accesses in these lines, a whole number in the place of another.
+
+    What is multiplied comes first: a size or a stride is wrong more often than what is added.
+    """
+    for kernel in code.kernels:
+        parts = _made_of(code, kernel, lines)
+        numbers_ = _whole_numbers(kernel)
+        for nodes in _everywhere(code, kernel, lines):
+            for name in _likely(numbers_, nodes[0])[:_NEAREST]:
+                yield Change(tuple(Edit(node, name) for node in nodes), "")
+        nodes = [node for part in parts for node in in_order(part)]
+        factors = {side for node in nodes if _is_product(node) for side in (node.left, node.right)}
+        names = [node for node in nodes if isinstance(node, ast.Name) and node.id in numbers_]
+        for node in sorted(names, key=lambda node: node not in factors):
+            yield from (Change((Edit(node, name),), "") for name in _likely(numbers_, node)[:_MOST_NUMBERS])
+
+
+def _everywhere(code: Code, kernel: ast.FunctionDef, lines: AbstractSet[int]) -> Iterator[list[ast.Name]]:
+    """A whole number wherever it stands in the addresses of one tensor, if an access in these lines is among them."""
+    by_tensor: dict[str, list[ast.Call]] = {}
+    for call in [call for access in ("load", "store") for call in code.calls(access, kernel) if call.args]:
+        tensor = code.text(call.args[0]).split()[0]
+        by_tensor.setdefault(tensor, []).append(call)
+    known = _whole_numbers(kernel)
+    for calls in by_tensor.values():
+        if len(calls) > 1 and any(call.lineno in lines for call in calls):
+            found = [node for call in calls for node in in_order(call.args[0]) if isinstance(node, ast.Name)]
+            for name in dict.fromkeys(node.id for node in found if node.id in known):
+                same = [node for node in found if node.id == name]
+                if len(same) > 1:
+                    yield same
+
+
+def exchanged_quotient(code: Code) -> Iterator[Change]:
+    """On the host, what is divided and what by, the other way round."""
+    for host in code.hosts:
+        for node in in_order(host):
+            if isinstance(node, ast.BinOp) and isinstance(node.op, ast.FloorDiv):
+                yield Change((Edit(node, f"({code.text(node.right)}) // ({code.text(node.left)})"),), "")
+
+
+def _is_product(node: ast.AST) -> bool:
+    return isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult)
+
+
+def _likely(numbers_: dict[str, int], node: ast.Name) -> list[str]:
+    """What may stand for a name: arguments for an argument, what the kernel computes for what it computes."""
+    names, given = list(numbers_), min(numbers_.values())
+    alike = [name for name in names if (numbers_[name] == given) == (numbers_[node.id] == given)]
+    ready = [name for name in alike if name != node.id and numbers_[name] < node.lineno]
+    return sorted(ready, key=lambda name: abs(names.index(name) - names.index(node.id)))
+
+
+def _whole_numbers(kernel: ast.FunctionDef) -> dict[str, int]:
+    """Names of a kernel that may be a part of an address, in order, with the line that gives each its value."""
+    floats = loaded_floats(kernel)
+    found = {one.arg: kernel.lineno for one in kernel.args.args if not is_pointer(one.arg)}
+    pointers = {one.arg for one in kernel.args.args if is_pointer(one.arg)}
+    for node in in_order(kernel):
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.BinOp) and _names([node.value]) & pointers:
+            pointers |= _names(node.targets)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id not in floats:
+            found.setdefault(node.id, node.lineno)
+    return {name: line for name, line in found.items() if name not in pointers}
+
+
+def _made_of(code: Code, kernel: ast.FunctionDef, lines: AbstractSet[int]) -> list[ast.expr]:
+    """The addresses and masks of the accesses in these lines, and the values of all names that they are made of."""
+    calls = [call for access in ("load", "store") for call in code.calls(access, kernel) if call.lineno in lines]
+    parts = [call.args[0] for call in calls if call.args]
+    parts += [argument for call in calls for argument in _mask_of(code, call)]
+    names, done = _names(parts), set()
+    while left := names - done:
+        done |= left
+        for node in in_order(kernel):
+            targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+            value = getattr(node, "value", None)
+            if isinstance(node, ast.Assign | ast.AugAssign) and _names(targets) & left and value not in parts:
+                parts.append(value)
+        names |= _names(parts)
+    return parts
+
+
+def _mask_of(code: Code, call: ast.Call) -> list[ast.expr]:
+    at = 2 if code.text(call.func).endswith("store") else 1
+    return [one.value for one in call.keywords if one.arg == "mask"] or call.args[at : at + 1]
+
+
+def _names(nodes: list[ast.expr]) -> set[str]:
+    return {part.id for node in nodes for part in ast.walk(node) if isinstance(part, ast.Name)}
+
+
 def _becomes(code: Code, node: ast.AST, text: str) -> Change:
     return Change((Edit(node, text.format(code.text(node))),), "")
 
 
+_FEW = (added_up, kept_in_loop, rescaled, other_way, spread_quotient, gathered_product)
 _EXCHANGES = (
     memory.other_stride, memory.swapped_strides, loops.off_by_one, loops.other_program, memory.swapped_loads,
     numbers.opposite_sign, numbers.swapped_operands,
@@ -324,7 +507,7 @@ _EXCHANGES = (
 )  # fmt: skip
 _INSERTIONS = (
     cleared_memory, initial_value, along_an_axis,
-    inverse_operation, added_up, masked_reduction, longer_loop, exchanged_arguments, widened, with_factor,
+    inverse_operation, masked_reduction, longer_loop, exchanged_arguments, widened, with_factor,
     loops.before_update, numbers.without_choice, numbers.without_function, moved_by_one, loops.into_loop,
     loops.after_loop, other_offset, complement, other_name, without_number, other_limit, no_roundings,
 )  # fmt: skip
