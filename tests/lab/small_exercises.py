@@ -85,6 +85,30 @@ def normalise(x):
     return y
 """
 
+# Right too: in blocks, one after the other.
+ROW_SUM_WALKED = """\
+@triton.jit
+def my_kernel(x_ptr, y_ptr, stride_xm, stride_ym, N, BLOCK: tl.constexpr):
+    row = tl.program_id(0)
+    squares = tl.zeros((BLOCK,), tl.float32)
+    for start in range(0, N, BLOCK):
+        cols = start + tl.arange(0, BLOCK)
+        x = tl.load(x_ptr + row * stride_xm + cols, mask=cols < N, other=0.0).to(tl.float32)
+        squares += x * x
+    total = tl.sum(squares, axis=0)
+    for start in range(0, N, BLOCK):
+        cols = start + tl.arange(0, BLOCK)
+        x = tl.load(x_ptr + row * stride_xm + cols, mask=cols < N, other=0.0).to(tl.float32)
+        tl.store(y_ptr + row * stride_ym + cols, (x / total).to(y_ptr.dtype.element_ty), mask=cols < N)
+
+
+def normalise(x):
+    M, N = x.shape
+    y = torch.empty((M, N), dtype=x.dtype, device=x.device)
+    my_kernel[(M,)](x, y, x.stride(0), y.stride(0), N, BLOCK=16)
+    return y
+"""
+
 LARGEST = Exercise(
     number="91.6",
     title="The largest magnitude of each row",

@@ -3,7 +3,16 @@
 from dataclasses import replace
 
 import pytest
-from small_exercises import COPY, COPY_SOLUTION, DOUBLE, DOUBLE_SOLUTION, ROW_SUM, ROW_SUM_SOLUTION, matrix
+from small_exercises import (
+    COPY,
+    COPY_SOLUTION,
+    DOUBLE,
+    DOUBLE_SOLUTION,
+    ROW_SUM,
+    ROW_SUM_SOLUTION,
+    ROW_SUM_WALKED,
+    matrix,
+)
 
 from course_lab.authoring.exercise import Case
 from course_lab.check import grading, steps
@@ -58,30 +67,6 @@ def test_the_step_that_leads_away_is_named_and_another_way_to_the_same_number_is
     assert place in said and " and at" not in said, said
 
 
-WALKED = """\
-@triton.jit
-def my_kernel(x_ptr, y_ptr, stride_xm, stride_ym, N, BLOCK: tl.constexpr):
-    row = tl.program_id(0)
-    squares = tl.zeros((BLOCK,), tl.float32)
-    for start in range(0, N, BLOCK):
-        cols = start + tl.arange(0, BLOCK)
-        x = tl.load(x_ptr + row * stride_xm + cols, mask=cols < N, other=0.0).to(tl.float32)
-        squares += x * x
-    total = tl.sum(squares, axis=0)
-    for start in range(0, N, BLOCK):
-        cols = start + tl.arange(0, BLOCK)
-        x = tl.load(x_ptr + row * stride_xm + cols, mask=cols < N, other=0.0).to(tl.float32)
-        tl.store(y_ptr + row * stride_ym + cols, (x / total).to(y_ptr.dtype.element_ty), mask=cols < N)
-
-
-def normalise(x):
-    M, N = x.shape
-    y = torch.empty((M, N), dtype=x.dtype, device=x.device)
-    my_kernel[(M,)](x, y, x.stride(0), y.stride(0), N, BLOCK=16)
-    return y
-"""
-
-
 MEANS = """\
 @triton.jit
 def my_kernel(x_ptr, y_ptr, stride_xm, stride_ym, N, BLOCK: tl.constexpr):
@@ -121,8 +106,9 @@ def test_blocks_of_other_lengths_are_compared_with_blocks_of_their_length():
 @pytest.mark.parametrize("length", ["16", "triton.next_power_of_2(N) // 2"])
 def test_a_length_is_put_in_by_its_name_where_another_number_is_equal(length):
     """By value the 16 of the sum would be changed as well; and a length may be computed."""
-    solution = WALKED.replace("BLOCK=16", f"BLOCK={length}").replace("total = tl.sum", "total = 0.0625 * 16 * tl.sum")
-    wrong = WALKED.replace("BLOCK=16", "BLOCK=32").replace("x / total", "x / total * 1.5")
+    solution = ROW_SUM_WALKED.replace("BLOCK=16", f"BLOCK={length}")
+    solution = solution.replace("total = tl.sum", "total = 0.0625 * 16 * tl.sum")
+    wrong = ROW_SUM_WALKED.replace("BLOCK=16", "BLOCK=32").replace("x / total", "x / total * 1.5")
     assert "`x / total * 1.5`" in followed(ROW_SUM, wrong, solution)
 
 
