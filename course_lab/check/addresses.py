@@ -81,7 +81,7 @@ def odd_products(tree: ast.Module, solution: str, tensors: Collection[str] = ())
     there.
     """
     for access, right in _compared(tree, solution, tensors):
-        if access.address in [one.address for one in right]:
+        if access.address in [one.address for one in right] or _walks_otherwise(access, right):
             continue
         differences = [(list(access.address - one.address), list(one.address - access.address)) for one in right]
         extra, missing = min(differences, key=lambda pair: max(map(len, pair)))
@@ -90,6 +90,15 @@ def odd_products(tree: ast.Module, solution: str, tensors: Collection[str] = ())
         if max(len(extra), len(missing)) <= _MOST_ODD and (extra or not access.moved):
             return f"In the address of `{access.tensor}` in line {access.line}, {_pointed_at(access, extra, missing)}"
     return ""
+
+
+def _walks_otherwise(access: Access, right: list[Access]) -> bool:
+    """Whether the turn of a loop counts in an address, and in none of the solution's: another walk may be right."""
+    return _has_turns(access) and not any(map(_has_turns, right))
+
+
+def _has_turns(access: Access) -> bool:
+    return any(atom[0] == "turn" for product in access.address for atom in product)
 
 
 def _pointed_at(access: Access, extra: list[Product], missing: list[Product]) -> str:

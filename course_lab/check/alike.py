@@ -20,7 +20,7 @@ from course_lab.check.sentences import ALIKE, Diagnosis
 from course_lab.check.verdict import CaseRun, compare, is_plain, right_outputs, total_bytes
 
 VAGUE = frozenset(
-    {"unknown", "constant-factor", "row-factor", "half-accumulation"}
+    {"unknown", "constant-factor", "row-factor", "half-accumulation", "not-finite"}
 )  # these describe, and explain little
 _SECONDS = 1.0  # of processor time, for all mistakes together; those that were not reached are no match
 _MOST_CASES = 2

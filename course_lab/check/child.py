@@ -85,7 +85,7 @@ def run_answers(payload: dict[str, Any]) -> Iterator[dict[str, Any]]:
 def _outputs(entry: Callable, args: list[_Placed], job: Job) -> tuple[torch.Tensor, ...] | None:
     """What a call makes when nobody looks on, which takes two thirds of the time; None where it fails."""
     given = [a.value for a in args]
-    with hooks.guard("record"), hooks.poison(job.poison), _order(job), _engine(job), guard.Allocations():
+    with hooks.guard("record"), hooks.poison(job.poison), _circumstances(job), _engine(job), guard.Allocations():
         try:
             result = entry(*given)
         except BaseException as error:  # SystemExit too
@@ -155,7 +155,7 @@ def _run_case(entry: Callable, args: list[_Placed], job: Job) -> Seen:
     before = [_bits(a) for a in shown]
     problem, result = None, None
     allocations = guard.Allocations()
-    with hooks.guard("record") as faults, hooks.poison(job.poison), _order(job):
+    with hooks.guard("record") as faults, hooks.poison(job.poison), _circumstances(job):
         sources = {answer.filename(number) for number in (job.number, *(kernel.number for kernel in job.kernels))}
         evidence = Evidence(sources, faults, given)
         with _engine(job) as simulated, hooks.observe(evidence), allocations:
@@ -225,8 +225,15 @@ def _engine(job: Job) -> contextlib.AbstractContextManager:
     return using(job.simulate, quiet=True, executor=EXECUTORS[job.order])
 
 
-def _order(job: Job) -> contextlib.AbstractContextManager:
-    return contextlib.nullcontext() if job.simulate else hooks.program_order(job.order)
+def _circumstances(job: Job) -> contextlib.AbstractContextManager:
+    """What else hardware may do with the programs of a launch, or the configurations of a kernel."""
+    stack = contextlib.ExitStack()
+    if not job.simulate:
+        stack.enter_context(hooks.program_order(job.order))
+        stack.enter_context(hooks.at_once(job.at_once))
+    if job.tuned:
+        stack.enter_context(dual_mode.tuning())
+    return stack
 
 
 def _bits(value: Any) -> bytes | None:

@@ -728,6 +728,16 @@ def only_in_16_bits(facts: Facts) -> Diagnosis | None:
     return nearly(facts) if fine and facts.wrong and not any(map(_is_wide, facts.wrong)) else None
 
 
+def not_finite(facts: Facts) -> Diagnosis | None:
+    """All that is wrong is NaN or infinite, where numbers are expected."""
+
+    def test(comparison):
+        wrong = comparison.wrong
+        return bool((~np.isfinite(comparison.got[wrong]) & np.isfinite(comparison.expected[wrong])).all())
+
+    return diagnosis("not-finite") if _everywhere(test, facts) else None
+
+
 def _is_wide(run: CaseRun) -> bool:
     """Whether the first numbers of a case, which its others may go with, are of 32 bits."""
     first = next((a for a in run.args if isinstance(a, torch.Tensor) and a.dtype.is_floating_point), None)
@@ -829,4 +839,5 @@ RULES = (
     constant_factor,
     row_factor,
     nearly,
+    not_finite,
 )

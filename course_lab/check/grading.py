@@ -5,13 +5,14 @@ References, seeds, tolerances and verdicts stay in this process.  The child gets
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import hashlib
 import inspect
 import os
 import re
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
@@ -65,7 +66,7 @@ from course_lab.check.sentences import (
     without_question,
 )
 from course_lab.check.usual import as_usual
-from course_lab.check.verdict import CaseRun, fresh, is_plain
+from course_lab.check.verdict import CaseRun, fresh, is_plain, total_bytes
 from gfxlab import engines
 
 _MAX_CHILDREN = 4  # after so many crashes the cases that are left are not tried
@@ -222,8 +223,9 @@ def _grade_attempt(exercise: Exercise, code: str, given: Given, tell: _Tell) -> 
     stopped = _run_on_interpreter(exercise, code, runs, tell, given.seed)
     if stopped is not None:
         return stopped
+    runs += _far_larger(exercise, code, runs, given.seed)
     facts = Facts(exercise, tree, runs, lambda run: _probe(exercise, code, run))
-    found = diagnose(facts) if facts.failing else _passed_over(exercise, code, runs) or _luck(exercise, code, runs)
+    found = diagnose(facts) if facts.failing else _hidden(exercise, code, tree, runs)
     if found and facts.failing:
         found = _explained(facts, found, code, given, tell)
     runs += _run_on_gpu(exercise, code, runs) if given.on_gpu and exercise.driver is None else []
@@ -566,6 +568,11 @@ def _probe(exercise: Exercise, code: str, run: CaseRun) -> tuple[CaseRun, CaseRu
     return both[0], both[1]
 
 
+def _hidden(exercise: Exercise, code: str, tree: ast.Module, runs: list[CaseRun]) -> Diagnosis | None:
+    """What right numbers may hide: values that nobody gave, the order of programs, a tuner's runs."""
+    return _passed_over(exercise, code, runs) or _luck(exercise, code, runs) or _tuned(exercise, code, tree, runs)
+
+
 def _passed_over(exercise: Exercise, code: str, runs: list[CaseRun]) -> Diagnosis | None:
     """A maximum passes over NaN: where masked lanes were left without a value, a case again with infinities in them.
 
@@ -574,7 +581,7 @@ def _passed_over(exercise: Exercise, code: str, runs: list[CaseRun]) -> Diagnosi
     lines = {i: launch.unfilled for i, run in enumerate(runs) for launch in run.own_launches if launch.unfilled}
     if not lines:
         return None
-    smallest = min(lines, key=lambda i: sum(a.numel() for a in runs[i].args if isinstance(a, torch.Tensor)))
+    smallest = _smallest(runs, lines)
     again = replace(runs[smallest], seen=None)
     job = make_job(exercise, code, [again], poison="infinities")
     _fill([again], client.run_cases(job, time_limit=exercise.time_limit))
@@ -585,19 +592,61 @@ def _passed_over(exercise: Exercise, code: str, runs: list[CaseRun]) -> Diagnosi
 
 
 def _luck(exercise: Exercise, code: str, runs: list[CaseRun]) -> Diagnosis | None:
-    """Where two programs touch one element, a case again with its programs in another order; it is added if wrong."""
+    """Where two programs touch one element, a case again with its programs in another order, and all at once.
+
+    A run that is wrong is added.
+    """
     races = {i: launch.race for i, run in enumerate(runs) for launch in run.own_launches if launch.race}
     if not races:
         return None
-    smallest = min(races, key=lambda i: sum(a.numel() for a in runs[i].args if isinstance(a, torch.Tensor)))
-    for order in ("reversed", "shuffled"):
-        case = replace(runs[smallest].case, name=f"{runs[smallest].case.name}, programs {order}")
-        again = replace(runs[smallest], seen=None, case=case)
-        _fill([again], client.run_cases(make_job(exercise, code, [again], order=order), time_limit=exercise.time_limit))
-        if again.values_wrong:
-            runs.append(again)
+    smallest = _smallest(runs, races)
+    for words, how in (
+        ("reversed", {"order": "reversed"}),
+        ("shuffled", {"order": "shuffled"}),
+        ("at once", {"at_once": races[smallest].tensor}),
+    ):
+        if _goes_wrong(exercise, code, runs, smallest, f"programs {words}", **how):
             return race_diagnosis(races[smallest])
     return None
+
+
+def _tuned(exercise: Exercise, code: str, tree: ast.Module, runs: list[CaseRun]) -> Diagnosis | None:
+    """Where a kernel is tuned, a case again in which each configuration runs once, as a GPU would measure it."""
+    launching = [i for i, run in enumerate(runs) if run.own_launches]
+    if not launching or not answer.names(tree, "autotune"):
+        return None
+    smallest = _smallest(runs, launching)
+    return diagnosis("tuned-in-place") if _goes_wrong(exercise, code, runs, smallest, "tuned", tuned=True) else None
+
+
+def _smallest(runs: list[CaseRun], among: Collection[int]) -> int:
+    return min(among, key=lambda i: sum(a.numel() for a in runs[i].args if isinstance(a, torch.Tensor)))
+
+
+def _goes_wrong(exercise: Exercise, code: str, runs: list[CaseRun], number: int, words: str, **how: Any) -> bool:
+    """Whether a case has wrong values under other circumstances; it is added to the runs then."""
+    case = replace(runs[number].case, name=f"{runs[number].case.name}, {words}")
+    again = replace(runs[number], seen=None, case=case)
+    _fill([again], client.run_cases(make_job(exercise, code, [again], **how), time_limit=exercise.time_limit))
+    if again.values_wrong:
+        runs.append(again)
+    return again.values_wrong
+
+
+def _far_larger(exercise: Exercise, code: str, runs: list[CaseRun], seed: str) -> list[CaseRun]:
+    """The exercise's large case, if that goes wrong; tried where no more programs run for more elements.
+
+    Such an answer may have one block for everything, or turns for so many elements and no more.
+    """
+    if exercise.large is None or not all(run.passed for run in runs):
+        return []
+    by_size = sorted((run for run in runs if run.own_launches), key=total_bytes)
+    programs = [max(launch.programs for launch in run.own_launches) for run in by_size]
+    if not programs or programs[-1] > programs[0]:
+        return []
+    large = _make_run(exercise, exercise.large, seed)
+    _fill([large], client.run_cases(make_job(exercise, code, [large]), time_limit=exercise.time_limit))
+    return [large] if large.reached and not large.passed else []
 
 
 # ---- the other engines ---------------------------------------------------------------------------------------------

@@ -48,6 +48,8 @@ class Job:
     poison: see `hooks.poison`; False leaves masked lanes 0, as the stock interpreter does.  simulate: the AMD
     architecture to simulate instead of interpreting; "" interprets.  order: of the programs in the interpreter
     ("", "reversed", "shuffled"), of the waves in the simulator ("", "forwards", "backwards": one after the other).
+    at_once: the tensor in which the interpreter's programs do not see each other's stores.  tuned: autotuned kernels
+    run once for each configuration, as on a GPU.
     driver, driver_source: a function and the module that holds it; see `Exercise.driver`.  kernels: the learner's
     answers that `my_kernel` gives.
     """
@@ -61,6 +63,8 @@ class Job:
     poison: bool | str = True
     simulate: str = ""
     order: str = ""
+    at_once: str = ""
+    tuned: bool = False
     driver: str = ""
     driver_source: str = ""
     kernels: tuple[OwnKernel, ...] = ()

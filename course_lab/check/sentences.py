@@ -88,6 +88,8 @@ SENTENCES = {
     "constant-factor": "Every element is {factor:.4g} times what it should be. Look at what is multiplied or divided.",
     "row-factor": "Each row is off by a factor of its own. Look at what the whole row is divided by.",
     "half-accumulation": "Every element is close, but not close enough. In which dtype are the numbers in between?",
+    "not-finite": "What is wrong is infinite or NaN where numbers are expected. What is the largest argument of an `exp`, "
+    "a product or a sum there, and is infinity divided by infinity or taken from itself?",
     "hard-coded-size": "Right for a size of {size}, wrong for others: {size} is written in line {line}. "
     "Should it come from the arguments?",
     "nondeterministic": "The same inputs gave two different results. Which memory is read before it was written, or "
@@ -96,6 +98,8 @@ SENTENCES = {
     "does one read what another writes?",
     "race": "{one} and {other}. Programs run at the same time: which comes first is luck, and here it shows. "
     "Should one program do both, an atomic order them, or a second launch follow?",
+    "tuned-in-place": "Right as long as nothing is tuned. A GPU runs the kernel for each configuration to time it, and "
+    "here what these runs leave in memory stays in the result. What must `triton.autotune` be told to put back?",
     "wave-race": "Right while all waves of a program go in step, wrong on a simulated {gpu} where one goes ahead: "
     "it has stored to {tensor} before another has loaded. Which lane loads an element, and which stores it?",
     "demand-not-met": "{sentence}",

@@ -20,6 +20,15 @@ def _two_vectors(*shape: int):
     return lambda generator: (torch.randn(shape, generator=generator), torch.randn(shape, generator=generator))
 
 
+def _large(*numbers: float, tensors: int = 1) -> Case:
+    """More elements than any one block may have."""
+
+    def make(generator: torch.Generator) -> tuple:
+        return (*(torch.randn(2**20 + 77, generator=generator) for _ in range(tensors)), *numbers)
+
+    return Case("over a million elements", make, atol=0, rtol=0, why=_EXACT)
+
+
 EXERCISES = (
     Exercise(
         number="0.1",
@@ -36,6 +45,7 @@ EXERCISES = (
             Case("float16", _vector(200, dtype=torch.float16), atol=0, rtol=0, why=_EXACT),
             Case("two dimensions", _vector(9, 67), atol=0, rtol=0, why=_EXACT),
         ),
+        large=_large(),
         hints=(
             "Which function is the counterpart of `tl.load`, and what must it be told besides the addresses?",
             "`tl.store` takes addresses, values and a mask. Addresses and mask are those of the load, with `y_ptr`.",
@@ -57,6 +67,7 @@ EXERCISES = (
             Case("fewer elements than a block", _vector_and(60, 0.25), atol=0, rtol=0, why=_EXACT),
             Case("two dimensions", _vector_and((5, 77), -0.5), atol=0, rtol=0, why=_EXACT),
         ),
+        large=_large(0.75),
         hints=(
             "Which elements are wrong, the first ones or the last ones? Who should have written them?",
             "Count the programs for 200 elements in blocks of 128. How many do you need, how many does the grid start?",
@@ -77,6 +88,7 @@ EXERCISES = (
             Case("everything below the range", _vector_and(64, 8.0, 9.0), atol=0, rtol=0, why=_EXACT),
             Case("two dimensions", _vector_and((3, 111), -1.5, 0.25), atol=0, rtol=0, why=_EXACT, again=True),
         ),
+        large=_large(-0.5, 0.5),
         hints=(
             "Python's `min` and `max` compare two numbers. What works on a whole block, lane by lane?",
             "`tl.maximum(a, b)` and `tl.minimum(a, b)` take the larger or smaller of each pair of elements.",
@@ -112,8 +124,9 @@ EXERCISES = (
             Case("size not a multiple of any block", _two_vectors(1000), atol=0, rtol=0, why=_EXACT),
             Case("one element", _two_vectors(1), atol=0, rtol=0, why=_EXACT),
             Case("two dimensions", _two_vectors(7, 83), atol=0, rtol=0, why=_EXACT),
-            Case("more than any one block holds", _two_vectors(100_003), atol=0, rtol=0, why=_EXACT),
+            Case("100,003 elements", _two_vectors(100_003), atol=0, rtol=0, why=_EXACT),
         ),
+        large=_large(tensors=2),
         hints=(
             "Three things come before the launch: output, number of elements, grid. Where do you get each?",
             "`torch.empty_like(x)` is the output, `x.numel()` the number of elements, the grid a tuple of one number.",

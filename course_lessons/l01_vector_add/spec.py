@@ -13,6 +13,7 @@ from course_lessons.l01_vector_add import reference as own
 from course_lessons.makers import FAR, widened
 
 # A copy, and one addition that is rounded once, have exactly one right result.
+_MILLIONS = "over a million elements"
 _EXACT = {"atol": 0.0, "rtol": 0.0, "why": "one rounding at most: there is exactly one right result"}
 # A product and a sum may be rounded together (fused multiply-add) or one after the other.
 _ONCE = in_float32(2, size=4.0)
@@ -207,6 +208,7 @@ _SCALE_AND_ADD = Exercise(
             | {"why": "a product rounded to bfloat16 is off by 2^-9, as much as what is left after the subtraction"},
         ),
     ),
+    large=Case(_MILLIONS, _scaled(2**20 + 77, alpha=1.25), **_ONCE),
     hints=(
         "What does a lane have to know before it can store `z[i]`? Say in words where each of the numbers comes from.",
         "`tl.load(<address>, mask=mask, other=0.0)` gives a block. `.to(tl.float32)` widens it. "
@@ -240,6 +242,7 @@ _ADD = Exercise(
         Case("float16, three dimensions", _two(2, 3, 100, dtype=torch.float16), **_EXACT),
         Case("zeros among them", _two_with_zeros, **_EXACT),
     ),
+    large=Case(_MILLIONS, _two(2**20 + 77), **_EXACT),
     hints=(
         "Program 3 of a grid with blocks of 1024: which elements are its own? If there are 4000 elements in all, "
         "which of "
@@ -387,6 +390,7 @@ _REPAIR = Exercise(
         Case("two long rows", _two(2, 3000), **_EXACT),
         Case("bfloat16", _two(5, 333, dtype=torch.bfloat16), **_EXACT),
     ),
+    large=Case(_MILLIONS, _two(1821, 577), **_EXACT),
     hints=(
         "Take 37 tokens of 576. How many programs does the grid start, and which is the last element that any of them "
         "owns?",

@@ -36,6 +36,7 @@ STEPS = (
         case("rows of 64", (5, 64), (64,)),
         case("SmolLM2's width, 576", (3, 576), (576,)),
         case("rows further apart than their width", _slice(4, 100), (100,)),
+        case("19 rows further apart than their width", _slice(19, 100), (100,)),
         hints=(
             "The program knows its row. Which row of `x`, and which elements of the weight, does it need?",
             "Row `row` of `x` begins at `row * stride_xm`. The weight has no rows.",
@@ -58,6 +59,7 @@ STEPS = (
         case("every element below zero", _negative),
         case("one column", (9, 1)),
         case("elements around -20,000", lambda g: torch.randn(3, 70, generator=g) - 2e4),
+        case("elements around -10^38", lambda g: 1e36 * torch.randn(3, 300, generator=g) - 1e38),
         hints=(
             "The row has 100 elements and the block 128. What do the other 28 lanes hold when the maximum is taken?",
             "They must hold the identity of a maximum: what no element is below.",
@@ -85,6 +87,7 @@ STEPS = (
         case("16 rows of 64", (16, 64)),
         case("more rows than a block", (37, 64)),
         case("12 columns", (20, 12)),
+        case("150 columns", (7, 150)),
         hints=(
             "The block has rows and columns. Which of its two axes must disappear?",
             "`axis=1` adds up along the row and leaves one number for each row: `BLOCK_M` of them.",

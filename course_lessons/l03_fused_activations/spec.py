@@ -99,6 +99,14 @@ def _infinite_step(generator: Generator) -> tuple:
     return infinite, _rows(2, 50, generator), infinite.clone(), 0.5, 11
 
 
+def _unseen_step(generator: Generator) -> tuple:
+    """Zeros in x, and numbers that vanish beside the residual: in y nobody sees what was dropped."""
+    x, residual = _rows(3, 200, generator), _rows(3, 200, generator)
+    x[:, ::2] = 0.0
+    x[1] *= 1e-12
+    return x, residual, _rows(3, 200, generator), 0.5, 13
+
+
 def _far(make: Make) -> Make:
     """The same inputs, the rows of the first 2^30 elements apart."""
 
@@ -247,6 +255,7 @@ _SILU = Exercise(
         Case("one more than a block", _vector(257, scale=5.0), **_ONCE),
         Case("values from -60 to -5, results nearly 0", lambda generator: (torch.linspace(-60, -5, 200),), **_SMALL),
     ),
+    large=Case("over a million elements", _vector(2**20 + 77), **_ONCE),
     hints=(
         "Which lanes may load and store? And for which x does `exp` of your exponent leave the range of float32?",
         "Load with a mask, widen with `.to(tl.float32)`, compute `x / (1 + tl.exp(...))`. An infinite denominator is "
@@ -568,6 +577,7 @@ _DROPOUT = Exercise(
         Case("float16", _step(3, 400, 0.25, 7, dtype=torch.float16), **_ONCE),
         Case("p is one of the numbers that are drawn", _drawn_exactly, **_ONCE),
         Case("one more than the blocks of both kernels", _step(5, 205, 0.5, 9), **_ONCE),
+        Case("zeros, and numbers too small to change the sum", _unseen_step, **_ONCE),
     ),
     hints=(
         "What must be the same in both kernels so that they drop the same elements? Does the length of a block matter?",

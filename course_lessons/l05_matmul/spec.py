@@ -77,6 +77,16 @@ def _linear(m: int, n: int, k: int, dtype=torch.float32) -> Make:
     return make
 
 
+def _far_out(m: int, n: int, k: int) -> Make:
+    """Sums of about 200 and -200, by the bias."""
+
+    def make(generator: Generator) -> tuple:
+        x, weight, bias = _linear(m, n, k)(generator)
+        return x, weight, bias + 200.0 * torch.where(torch.arange(n) % 2 == 0, 1.0, -1.0)
+
+    return make
+
+
 def _gated(m: int, n: int, k: int, dtype=torch.float32) -> Make:
     def make(generator: Generator) -> tuple:
         weight = _randn(2 * n, k, generator=generator, dtype=dtype, scale=2 * k**-0.5)
@@ -269,6 +279,7 @@ _LINEAR_SILU = Exercise(
         Case("float16", _linear(40, 33, 100, torch.float16), **_ONCE),
         Case("bfloat16", _linear(31, 40, 65, torch.bfloat16), **_ONCE),
         Case("bfloat16, one more than two blocks along K", _linear(65, 33, 129, torch.bfloat16), **_ONCE),
+        Case("sums of about 200 and -200", _far_out(17, 30, 40), **in_float32(40, size=250.0)),
     ),
     hints=(
         "How far apart in memory are two neighbours along `K` in the weight, and how far two neighbours along `N`? "

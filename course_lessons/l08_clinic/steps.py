@@ -48,6 +48,9 @@ STEPS = (
         case("NaN", _spoilt(500, float("nan"), 1e-6), _zeros(500), 1e-3),
         case("infinity", _spoilt(256, float("inf"), -float("inf")), _zeros(256), 0.5),
         case("nothing wrong", _spoilt(100, 1e-5), _zeros(100), 1e-3),
+        case("NaN was expected", _zeros(300), _spoilt(300, float("nan"), float("inf")), 1e-3),
+        case("off by exactly atol", _spoilt(200, 0.5, -0.5, 0.75), _zeros(200), 0.5),
+        case("no tolerance", _spoilt(90, 1e-20), _zeros(90), 0.0),
         hints=(
             "What is NaN > 0.001? And NaN <= 0.001?",
             "Compute who is near, and mark the others.",

@@ -33,6 +33,7 @@ from gfxlab.engine import hooks
 _enabled = False
 _cpu_launcher: Callable[[Launch], Any] | None = None
 _gpu_launches: list[Launch] | None = None
+_tunes = False
 _ENV_INTERPRET = isinstance(tl.sum, InterpretedFunction)  # the variable as it was when triton was imported
 _stock_run, _stock_call = JITFunction.run, JITFunction.__call__
 _stock_bench = Autotuner._bench
@@ -152,14 +153,39 @@ def _floats_are_scalars() -> Iterator[None]:
         interpreter._implicit_cvt = stock
 
 
+@contextlib.contextmanager
+def tuning() -> Iterator[None]:
+    """Let @triton.autotune run each configuration once, as on a GPU, where its runs leave in memory what they do."""
+    global _tunes
+    before, _tunes = _tunes, True
+    try:
+        yield
+    finally:
+        _tunes = before
+
+
 def _bench(self, *args, config, **meta):
     """Time one configuration for @triton.autotune. On a CPU there is nothing to time: the first one is taken.
 
     A `do_bench` of the caller's own is asked all the same: it may measure something else than time.
     """
-    if _belongs_on_cpu(args, meta) and not _has_own_measure(self):
+    if not _belongs_on_cpu(args, meta) or _has_own_measure(self):
+        return _stock_bench(self, *args, config=config, **meta)
+    if not _tunes:
         return [0.0, 0.0, 0.0]
-    return _stock_bench(self, *args, config=config, **meta)
+    known = vars(self).pop("do_bench", None)  # a cached property in some versions of Triton
+    self.do_bench = _once
+    try:
+        return _stock_bench(self, *args, config=config, **meta)
+    finally:
+        vars(self).pop("do_bench")
+        if known is not None:
+            self.do_bench = known
+
+
+def _once(run: Callable[[], Any], **_: Any) -> list[float]:
+    run()
+    return [0.0, 0.0, 0.0]
 
 
 def _has_own_measure(tuner: Autotuner) -> bool:

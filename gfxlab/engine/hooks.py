@@ -36,6 +36,7 @@ from triton.runtime.jit import JITFunction
 
 from gfxlab.bound import Launch, bind, tensors
 from gfxlab.engine import combining, device_library, numerics, operators
+from gfxlab.engine.at_once import AtOnce
 from gfxlab.programs import format_program
 from gfxlab.strides import Strided
 from gfxlab.tracebacks import ShortTraceback
@@ -146,6 +147,8 @@ class _State:
     unseen: str = ""
     ordered: bool = False
     order: str = ""
+    shared: str = ""
+    at_once: AtOnce | None = None
 
 
 _state = _State()
@@ -216,6 +219,20 @@ def program_order(order: str) -> Iterator[None]:
         yield
     finally:
         _state.order = before
+
+
+@contextlib.contextmanager
+def at_once(tensor: str) -> Iterator[None]:
+    """Let every program of a launch find in this tensor, by its name there, what lay in it when the launch began.
+
+    Hardware may run them so.  "" is no tensor.
+    """
+    install()
+    before, _state.shared = _state.shared, tensor
+    try:
+        yield
+    finally:
+        _state.shared = before
 
 
 @contextlib.contextmanager
@@ -318,6 +335,8 @@ def _report(kind: str, region: _Region | None, elements: np.ndarray, outside: np
 
 
 def _notify(kind: str, mask, region, elements, values, has_other: bool) -> None:
+    if _state.at_once and region and region.name == _state.shared and (_state.ordered or kind == "atomic"):
+        _state.at_once.finish()
     if not _state.observers:
         return
     filename, line = _source_position()
@@ -469,17 +488,19 @@ def _each(method: str, value) -> None:
 
 def _hooked_executor_call(stock):
     def __call__(self, *args, **kwargs):
-        outer = _state.launch, _state.regions
-        _state.launch, _state.regions = bind(self.fn, args, kwargs), []
+        outer = _state.launch, _state.regions, _state.at_once
+        _state.launch, _state.regions, _state.at_once = bind(self.fn, args, kwargs), [], None
         _state.launches += 1
         try:
             with _patched_language(), np.errstate(all="ignore"):  # a GPU overflows without a warning
                 stock(self, *args, **kwargs)
+            if _state.at_once:
+                _state.at_once.finish()
             _each("on_finish", _state.launch)
         except InterpreterError as error:
             raise _root_cause(error) from None
         finally:
-            _state.launch, _state.regions = outer
+            _state.launch, _state.regions, _state.at_once = outer
 
     return __call__
 
@@ -510,6 +531,8 @@ def _hooked_set_grid_dim(stock):
         stock(self, *dims)
         if _state.launch is not None:
             _state.launch.grid = tuple(int(d) for d in dims)
+            shared = _state.launch.tensors.get(_state.shared)
+            _state.at_once = AtOnce(shared) if shared is not None else None
             _each("on_launch", _state.launch)
 
     return set_grid_dim
@@ -517,6 +540,8 @@ def _hooked_set_grid_dim(stock):
 
 def _hooked_set_grid_idx(stock):
     def set_grid_idx(self, x, y, z):
+        if _state.at_once:
+            _state.at_once.turn()
         stock(self, *(_turn(x, y, z) if _state.order and _state.launch is not None else (x, y, z)))
 
     return set_grid_idx
