@@ -23,6 +23,7 @@ VAGUE = frozenset(
     {"unknown", "constant-factor", "row-factor", "half-accumulation", "not-finite"}
 )  # these describe, and explain little
 _SECONDS = 1.0  # of processor time, for all mistakes together; those that were not reached are no match
+_FEW = 3  # wrong numbers; as many different ones among more tell little
 _MOST_CASES = 2
 _MOST_RIGHT = 4  # cases that the answer has right
 
@@ -53,9 +54,12 @@ def recognise(
 
 
 def is_telling(run: CaseRun) -> bool:
-    """Whether most of the wrong numbers are numbers: many different mistakes end in NaN or leave 0."""
+    """Whether most of the wrong numbers are numbers: many different mistakes end in NaN, leave 0, or one number."""
     got = np.concatenate([comparison.got[comparison.wrong].ravel() for comparison in run.comparisons])
-    return bool((np.isfinite(got) & (got != 0)).mean() > 0.5)
+    if not bool((np.isfinite(got) & (got != 0)).mean() > 0.5):
+        return False
+    floating = any(comparison.expected.dtype.kind == "f" for comparison in run.comparisons)
+    return not floating or len(got) <= _FEW or len(np.unique(got)) > _FEW
 
 
 def _that_spoil_nothing(

@@ -457,6 +457,12 @@ def kept_lost(facts: Facts) -> Diagnosis | None:
     return None
 
 
+def unset(facts: Facts) -> Diagnosis | None:
+    """A kernel adds to what lies in memory that nobody has set."""
+    seen = [launch.unset for run in facts.wrong for launch in run.own_launches if launch.unset]
+    return diagnosis("unset-memory", line=seen[0].line, tensor=seen[0].tensor) if seen else None
+
+
 def unwritten(facts: Facts) -> Diagnosis | None:
     for run in facts.wrong:
         if run.own_launches and all(0 in launch.grid for launch in run.own_launches):
@@ -829,6 +835,7 @@ RULES = (
     same_programs,
     far_row_missed,
     kept_lost,
+    unset,
     unwritten,
     missing_other,
     nondeterministic,

@@ -14,8 +14,8 @@ import numpy as np
 import torch
 
 from course_lab.authoring.far_rows import is_spread, untouched
-from course_lab.check import outside
-from course_lab.check.protocol import Event, FaultSeen, LaunchSeen, Loads, Overlap, Program
+from course_lab.check import guard, outside
+from course_lab.check.protocol import Event, FaultSeen, LaunchSeen, Loads, Overlap, Program, UnsetSeen
 from course_lab.check.races import Races, Touch
 from gfxlab.engine import hooks
 from gfxlab.strides import Strided
@@ -50,6 +50,8 @@ class Evidence:
         self._busy: dict[Program, int] = {}  # and the first element that each stored
         self._last: dict[tuple[int, str | None, Program], int] = {}  # where the store before began
         self._creeps: tuple[int, ...] = ()
+        self._unset: dict[str, int] = {}  # tensors of which a launch takes what nobody stored, and the line
+        self._written: set[str] = set()  # tensors to which it stores
         self._changed: dict[_Part, None] = {}  # where this launch stored
         self._left: dict[_Part, np.ndarray] = {}  # what the last such launch left there
         self._races = Races()
@@ -66,6 +68,7 @@ class Evidence:
         self._tensors, self._stored, self._starts = launch.tensors, {}, outside.Starts()
         self._loads, self._busy, self._races = {}, {}, Races()
         self._last, self._creeps = {}, ()
+        self._unset, self._written = {}, set()
         self._alive.extend(self._tensors.values())
 
     def _reached(self, tensors: list[torch.Tensor]) -> tuple[int, ...]:
@@ -92,6 +95,8 @@ class Evidence:
         if not launch.mine or access.tensor not in self._tensors or not access.mask.any():
             return
         place = _Place.of(access, self._tensors[access.tensor])
+        if access.kind != "store":
+            self._note_unset(access, place)
         if access.kind == "load":
             self._note_load(access, place)
         else:
@@ -108,6 +113,7 @@ class Evidence:
             alike=self._races.alike,
             in_place=self._races.in_place,
             loads=tuple(Loads(name, *counts) for name, counts in self._loads.items()),
+            unset=next((UnsetSeen(name, line) for name, line in self._unset.items() if name in self._written), None),
         )
         self._races = Races()
         self._left |= {part: _held(part) for part in self._changed if part[3] <= _MAX_COMPARED and part[1] <= 8}
@@ -162,6 +168,11 @@ class Evidence:
                 self.faults.append(FaultSeen(partial=bool(access.mask.any()), **about))
         self._faults_seen = len(self._guard_faults)
 
+    def _note_unset(self, access: hooks.Access, place: _Place) -> None:
+        """Remember the first line that takes from a tensor what nobody has stored there."""
+        if access.tensor not in self._unset and guard.is_poison(place.held(), place.tensor.dtype):
+            self._unset[access.tensor] = access.line
+
     def _note_load(self, access: hooks.Access, place: _Place) -> None:
         touch = Touch(access.program, access.tensor, access.line, access.ordered)
         if access.ordered:
@@ -174,6 +185,7 @@ class Evidence:
         if place.storage not in self._writers:
             self._writers[place.storage] = _owners(place.count)
         owner, where = self._writers[place.storage], place.where
+        self._written.add(access.tensor)
         self._busy.setdefault(access.program, int(access.elements[access.mask][0]))
         touch = Touch(access.program, access.tensor, access.line, access.ordered)
         if access.ordered:
@@ -235,8 +247,13 @@ class _Place:
         values = np.broadcast_to(access.values, access.mask.shape)[access.mask]
         if values.itemsize != size:
             return np.ones(values.shape, bool)
+        return self.held() != values.view(f"u{size}")
+
+    def held(self) -> np.ndarray:
+        """What lies there now, as unsigned integers."""
+        size = self.storage[1]
         memory = (ctypes.c_uint8 * (self.count * size)).from_address(self.storage[0])
-        return np.frombuffer(memory, f"u{size}")[self.where] != values.view(f"u{size}")
+        return np.frombuffer(memory, f"u{size}")[self.where]
 
 
 def _index(element: int, tensor: torch.Tensor | None) -> tuple[int, ...]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch.overrides import TorchFunctionMode
 
@@ -54,6 +55,12 @@ class Guarded:
         length = self.buffer.numel() - 2 * MARGIN
         offsets = (changed.nonzero().flatten() - MARGIN).tolist()
         return [offset if offset < 0 else offset - length for offset in offsets]
+
+
+def is_poison(held: np.ndarray, dtype: torch.dtype) -> bool:
+    """Whether one of these, as unsigned integers, is the poison of a dtype of two bytes or more; one byte may be so
+    by chance."""
+    return held.itemsize > 1 and bool((held == _poison_bits(dtype)).any())
 
 
 def _poison_bits(dtype: torch.dtype) -> int:

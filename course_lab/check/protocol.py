@@ -145,6 +145,7 @@ class LaunchSeen:
     of the entry whose numbers the launch got, in their own memory or in a copy's.  firsts: for each program the first
     element that it stored, -1 for none; () where there are very many programs.  creeps: (line, elements that a turn of
     a loop begins after the one before, length of its block) of a store whose blocks overlap so; () where none does.
+    unset: it takes from a tensor to which it stores what nobody had stored there.
     """
 
     name: str
@@ -163,6 +164,7 @@ class LaunchSeen:
     reached: tuple[int, ...] = ()
     firsts: tuple[int, ...] = ()
     creeps: tuple[int, ...] = ()
+    unset: UnsetSeen | None = None
 
     @property
     def programs(self) -> int:
@@ -175,6 +177,14 @@ class LaunchSeen:
     def constant(self, name: str) -> int | float | bool | str | None:
         """The argument with this name; None where there is none."""
         return dict(self.constants).get(name)
+
+
+@dataclass(frozen=True)
+class UnsetSeen:
+    """A line that takes from a tensor what nobody has stored there."""
+
+    tensor: str
+    line: int
 
 
 @dataclass(frozen=True)

@@ -61,6 +61,8 @@ SENTENCES = {
     "What must differ between two programs, and does every axis of the grid appear in the offsets?",
     "overlapping-programs": "Programs {first} and {second} both wrote element {element} of {tensor}. "
     "Where should the block of the second begin?",
+    "unset-memory": "Line {line} takes what lies in {tensor} before anything was stored there: `torch.empty` gives "
+    "memory as it is. What should be in it at first?",
     "output-untouched": "Your kernel ran, but did not write the tensor that you return. Which one does it store to?",
     "nothing-stored": "{kernel} ran, and none of its programs stored anything. "
     "Is there a loop that takes no turn, or a mask that lets no lane through?",
@@ -88,8 +90,8 @@ SENTENCES = {
     "constant-factor": "Every element is {factor:.4g} times what it should be. Look at what is multiplied or divided.",
     "row-factor": "Each row is off by a factor of its own. Look at what the whole row is divided by.",
     "half-accumulation": "Every element is close, but not close enough. In which dtype are the numbers in between?",
-    "not-finite": "What is wrong is infinite or NaN where numbers are expected. What is the largest argument of an `exp`, "
-    "a product or a sum there, and is infinity divided by infinity or taken from itself?",
+    "not-finite": "What is wrong is infinite or NaN where numbers are expected. What is the largest argument of an "
+    "`exp`, a product or a sum there, and is infinity divided by infinity or taken from itself?",
     "hard-coded-size": "Right for a size of {size}, wrong for others: {size} is written in line {line}. "
     "Should it come from the arguments?",
     "nondeterministic": "The same inputs gave two different results. Which memory is read before it was written, or "

@@ -110,6 +110,11 @@ EXERCISES = (
                 "Every element became `hi`: the larger and the smaller are swapped.",
                 lambda x, lo, hi: torch.full_like(x, hi),
             ),
+            Suspect(
+                "swapped-limits",
+                "Every element became `lo`: `lo` and `hi` are swapped.",
+                lambda x, lo, hi: torch.full_like(x, lo),
+            ),
         ),
     ),
     Exercise(
