@@ -45,6 +45,13 @@ def _rising(generator: Generator) -> tuple:
     return torch.arange(2 * 2 * 2048 + 2 * 50).float().view(2, -1), 7
 
 
+def _zeros_of_both_signs(generator: Generator) -> tuple:
+    """The largest numbers of each row are zeros, every second one of them -0.0."""
+    x = -1.0 - torch.rand(2, 90, generator=generator)
+    x[:, 5:50:3] = torch.where(torch.arange(15) % 2 == 0, -0.0, 0.0)
+    return x, 12
+
+
 def _in_any_order(x: Tensor, k: int) -> tuple[Tensor, Tensor]:
     values, indices = own.top_k(x, k)
     indices, order = indices.sort(-1)
@@ -94,6 +101,7 @@ _TOP_K = Exercise(
         Case("forbidden tokens: all but 3 of 64 at -inf", _logits(2, 64, 5, forbidden=61), **_EXACT),
         Case("float16, the best 64 of 200", _logits(2, 200, 64, dtype=torch.float16), **_EXACT),
         Case("bfloat16, with equal numbers", _logits(2, 333, 9, dtype=torch.bfloat16), **_EXACT),
+        Case("zeros of both signs are equal", _zeros_of_both_signs, **_EXACT),
     ),
     hints=(
         "A maximum is one reduction. How can the second largest be found with the same reduction, and what must be "
@@ -251,7 +259,6 @@ _FEW_ROWS = Exercise(
     entry="few_rows",
     reference=own.few_rows,
     exact=widened(own.few_rows),
-    max_launches=1,
     demand=_weight_read_again,
     cases=(
         Case("16 tokens, whole tiles", _layer(16, 64, 64), **_SUM),
@@ -259,6 +266,7 @@ _FEW_ROWS = Exercise(
         Case("3 tokens, 1,100 columns", _layer(3, 1100, 64), **in_float32(1100, size=120.0)),
         Case("one token", _layer(1, 128, 64), **_SUM),
         Case("45 rows of the weight", _layer(5, 64, 45), **_SUM),
+        Case("300 rows of the weight", _layer(4, 64, 300), **_SUM),
         Case("one row, one column", _layer(2, 1, 1), **_SUM),
         Case("float16", _layer(8, 192, 50, dtype=torch.float16), **_SUM),
         Case("bfloat16", _layer(8, 200, 64, dtype=torch.bfloat16), **_SUM),

@@ -37,6 +37,7 @@ STEPS = (
         case("a temperature of 1", (3, 64), 1.0),
         case("a temperature of 0.3, 6 logits", (4, 6), 0.3),
         case("a temperature of 3, 100 logits", (2, 100), 3.0),
+        case("logits far apart, at a temperature of 50", lambda g: 100 * torch.randn(3, 50, generator=g), 50.0),
         case("logits around 500", lambda g: 500 + torch.randn(2, 40, generator=g), 0.5, atol=1e-4, rtol=1e-3),
         hints=(
             "It is the softmax of lesson 06. Where in it does the division by the temperature belong?",

@@ -337,3 +337,161 @@ def distance(x, y):
     out = torch.empty_like(x)
     mine[(triton.cdiv(x.numel(), 1000),)](x, y, out, x.numel(), PART=1000, BLOCK=1024)
     return out
+
+
+# %% 0.a | a fixed grid of three programs, each of which walks over the tensor with a while loop
+@triton.jit
+def scale_and_shift_kernel(x_ptr, y_ptr, alpha, beta, n, BLOCK: tl.constexpr):
+    start = tl.program_id(0) * BLOCK
+    while start < n:
+        offs = start + tl.arange(0, BLOCK)
+        mask = offs < n
+        x = tl.load(x_ptr + offs, mask=mask)
+        tl.store(y_ptr + offs, alpha * x + beta, mask=mask)
+        start += tl.num_programs(0) * BLOCK
+
+
+def scale_and_shift(x, alpha, beta):
+    y = torch.empty_like(x)
+    scale_and_shift_kernel[(3,)](x, y, alpha, beta, x.numel(), BLOCK=256)
+    return y
+
+
+# %% 0.b | the factor is chosen and not the result, in a helper function, with the language imported under ...
+import triton.language as L
+
+
+@triton.jit
+def factor(values, slope):
+    return L.where(values > 0, 1.0, slope)
+
+
+@triton.jit
+def leaky_kernel(x_ptr, y_ptr, slope, n, BLOCK: L.constexpr):
+    offs = L.program_id(0) * BLOCK + L.arange(0, BLOCK)
+    mask = offs < n
+    x = L.load(x_ptr + offs, mask=mask, other=0.0)
+    L.store(y_ptr + offs, x * factor(x, slope), mask=mask)
+
+
+def leaky(x, slope):
+    y = torch.empty_like(x)
+    leaky_kernel[(triton.cdiv(x.numel(), 256),)](x, y, slope, x.numel(), BLOCK=256)
+    return y
+
+
+# %% 0.1 | tensor descriptors where the memory begins at a multiple of 16 bytes, and pointers with a mask elsewhere
+@triton.jit
+def double_kernel(x_ptr, y_ptr, n, ALIGNED: tl.constexpr, BLOCK: tl.constexpr):
+    start = tl.program_id(0) * BLOCK
+    if ALIGNED:
+        source = tl.make_tensor_descriptor(x_ptr, shape=[n], strides=[1], block_shape=[BLOCK])
+        target = tl.make_tensor_descriptor(y_ptr, shape=[n], strides=[1], block_shape=[BLOCK])
+        target.store([start], source.load([start]) * 2)
+    else:
+        offs = start + tl.arange(0, BLOCK)
+        mask = offs < n
+        tl.store(y_ptr + offs, tl.load(x_ptr + offs, mask=mask) * 2, mask=mask)
+
+
+def double(x):
+    y = torch.empty_like(x)
+    n = x.numel()
+    aligned = x.data_ptr() % 16 == 0 and y.data_ptr() % 16 == 0
+    if x.is_cuda:
+        triton.set_allocator(lambda size, alignment, stream: torch.empty(size, dtype=torch.int8, device=x.device))
+    double_kernel[(triton.cdiv(n, 256),)](x, y, n, ALIGNED=aligned, BLOCK=256)
+    return y
+
+
+# %% 0.1 | a program's block is a tile of 8 x 32 offsets, and the number is added to itself
+@triton.jit
+def double_kernel(x_ptr, y_ptr, n, ROWS: tl.constexpr, COLS: tl.constexpr):
+    inner = tl.arange(0, ROWS)[:, None] * COLS + tl.arange(0, COLS)[None, :]
+    offs = tl.program_id(0) * (ROWS * COLS) + inner
+    x = tl.load(x_ptr + offs, mask=offs < n, other=0.0)
+    tl.store(y_ptr + offs, x + x, mask=offs < n)
+
+
+def double(x):
+    y = torch.empty_like(x)
+    double_kernel[(triton.cdiv(x.numel(), 8 * 32),)](x, y, x.numel(), ROWS=8, COLS=32)
+    return y
+
+
+# %% 0.2 | one program more than there are full blocks, which may own nothing at all, and a device_print for ...
+@triton.jit
+def shift_kernel(x_ptr, y_ptr, c, n, BLOCK: tl.constexpr):
+    pid = tl.program_id(0)
+    tl.device_print("program", pid)
+    offs = pid * BLOCK + tl.arange(0, BLOCK)
+    mask = offs < n
+    x = tl.load(x_ptr + offs, mask=mask)
+    tl.store(y_ptr + offs, x + c, mask=mask)
+
+
+def shift(x, c):
+    y = torch.empty_like(x)
+    n = x.numel()
+    grid = (n // 128 + 1,)
+    shift_kernel[grid](x, y, c, n, BLOCK=128)
+    return y
+
+
+# %% 0.3 | two nested choices take the place of minimum and maximum, and the grid is a lambda
+@triton.jit
+def clamp_kernel(x_ptr, y_ptr, lo, hi, n, BLOCK: tl.constexpr):
+    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    inside = offs < n
+    x = tl.load(x_ptr + offs, mask=inside, other=0.0)
+    tl.store(y_ptr + offs, tl.where(x < lo, lo, tl.where(x > hi, hi, x)), mask=inside)
+
+
+def clamp(x, lo, hi):
+    y = torch.empty_like(x)
+    grid = lambda args: (triton.cdiv(args["n"], args["BLOCK"]),)
+    clamp_kernel[grid](x_ptr=x, y_ptr=y, lo=lo, hi=hi, n=x.numel(), BLOCK=1024)
+    return y
+
+
+# %% 0.4 | the bracketed kernel is kept in a variable and called with keywords, with large blocks and eight waves
+@triton.jit
+def distance_kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    pid = tl.program_id(0)
+    offs = pid * BLOCK + tl.arange(0, BLOCK)
+    mask = offs < n
+    x = tl.load(x_ptr + offs, mask=mask)
+    y = tl.load(y_ptr + offs, mask=mask)
+    tl.store(out_ptr + offs, tl.abs(x - y), mask=mask)
+
+
+def distance(x, y):
+    """|x - y|, element by element."""
+    result = torch.empty_like(x)
+    block = 2048
+    launch = distance_kernel[((x.numel() + block - 1) // block,)]
+    launch(x_ptr=x, y_ptr=y, out_ptr=result, n=x.numel(), BLOCK=block, num_warps=8)
+    return result
+
+
+# %% 0.4 | the kernel is wrapped by autotune, and the grid follows the block that was chosen
+@triton.jit
+def distance_kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    pid = tl.program_id(0)
+    offs = pid * BLOCK + tl.arange(0, BLOCK)
+    mask = offs < n
+    x = tl.load(x_ptr + offs, mask=mask)
+    y = tl.load(y_ptr + offs, mask=mask)
+    tl.store(out_ptr + offs, tl.abs(x - y), mask=mask)
+
+
+choices = [triton.Config({"BLOCK": 256}, num_warps=2), triton.Config({"BLOCK": 1024}, num_warps=4)]
+tuned_distance_kernel = triton.autotune(configs=choices, key=["n"])(distance_kernel)
+
+
+def distance(x, y):
+    """|x - y|, element by element."""
+    out = torch.empty_like(x)
+    n = x.numel()
+    tuned_distance_kernel[lambda meta: (triton.cdiv(n, meta["BLOCK"]),)](x, y, out, n)
+    return out

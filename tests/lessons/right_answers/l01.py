@@ -553,3 +553,163 @@ def add(x, y):
     grid = lambda meta: (triton.cdiv(n, meta["BLOCK"] * meta["PARTS"]),)
     add_kernel[grid](x, y, z, n, BLOCK=128, PARTS=parts)
     return z
+
+
+# %% 1.b | z is written as one flat vector, and both numbers are gathered by quotient and remainder
+@triton.jit
+def outer_sum_kernel(x_ptr, y_ptr, z_ptr, total, N, BLOCK: tl.constexpr):
+    offs = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    mask = offs < total
+    x = tl.load(x_ptr + offs // N, mask=mask, other=0.0)
+    y = tl.load(y_ptr + offs % N, mask=mask, other=0.0)
+    tl.store(z_ptr + offs, x + y, mask=mask)
+
+
+def outer_sum(x, y):
+    z = torch.empty(len(x), len(y), dtype=x.dtype)
+    total = z.numel()
+    outer_sum_kernel[(triton.cdiv(total, 256),)](x, y, z, total, len(y), BLOCK=256)
+    return z
+
+
+# %% 1.1 | each program takes four blocks in an unrolled loop, and a helper function loads and widens
+@triton.jit
+def widened(ptr, offs, n):
+    return tl.load(ptr + offs, mask=offs < n, other=0.0).to(tl.float32)
+
+
+@triton.jit
+def scale_and_add_kernel(x_ptr, y_ptr, z_ptr, alpha, n, BLOCK: tl.constexpr, BLOCKS: tl.constexpr):
+    for k in tl.static_range(BLOCKS):
+        offs = (tl.program_id(0) * BLOCKS + k) * BLOCK + tl.arange(0, BLOCK)
+        z = widened(y_ptr, offs, n) + widened(x_ptr, offs, n) * alpha
+        tl.store(z_ptr + offs, z.to(z_ptr.dtype.element_ty), mask=offs < n)
+
+
+def scale_and_add(x, y, alpha):
+    z = torch.empty_like(x)
+    n = x.numel()
+    scale_and_add_kernel[(triton.cdiv(n, 4 * 256),)](x, y, z, alpha, n, BLOCK=256, BLOCKS=4)
+    return z
+
+
+# %% 1.2 | the addresses of the loads are held below n by a minimum, and only the store has a mask
+@triton.jit
+def add_kernel(x_ptr, y_ptr, z_ptr, n, BLOCK: tl.constexpr):
+    """One program, BLOCK elements; idle lanes read the last element again and store nothing."""
+    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    legal = tl.minimum(offs, n - 1)
+    tl.store(z_ptr + offs, tl.load(x_ptr + legal) + tl.load(y_ptr + legal), mask=offs < n)
+
+
+def add(x, y):
+    z = torch.empty_like(x)
+    n = x.numel()
+    add_kernel[(triton.cdiv(n, 512),)](x, y, z, n, BLOCK=512)
+    return z
+
+
+# %% 1.2 | an autotuned kernel whose grid is a lambda, with offsets in 64 bits and keyword arguments
+@triton.autotune(
+    configs=[triton.Config({"BLOCK": 1024}, num_warps=4), triton.Config({"BLOCK": 2048}, num_warps=8)], key=["n"]
+)
+@triton.jit
+def add_kernel(x_ptr, y_ptr, z_ptr, n, BLOCK: tl.constexpr):
+    """One program, BLOCK elements."""
+    offs = tl.program_id(axis=0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    inside = offs < n
+    total = tl.load(x_ptr + offs, mask=inside, other=0)
+    total += tl.load(y_ptr + offs, mask=inside, other=0)
+    tl.store(z_ptr + offs, total, mask=inside)
+
+
+def add(x, y):
+    z = torch.empty_like(x)
+    add_kernel[lambda meta: (triton.cdiv(meta["n"], meta["BLOCK"]),)](x_ptr=x, y_ptr=y, z_ptr=z, n=x.numel())
+    return z
+
+
+# %% 1.3 | at most 64 programs in one dimension walk over the tiles, whose number is split into row and column
+@triton.jit
+def copy_kernel(x_ptr, y_ptr, M, N, stride_xm, stride_xn, tiles, across, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr):
+    for tile in range(tl.program_id(0), tiles, tl.num_programs(0)):
+        m = (tile // across).to(tl.int64) * BLOCK_M + tl.arange(0, BLOCK_M)[:, None]
+        n = (tile % across).to(tl.int64) * BLOCK_N + tl.arange(0, BLOCK_N)[None, :]
+        inside = (m < M) & (n < N)
+        values = tl.load(x_ptr + (m * stride_xm + n * stride_xn), mask=inside)
+        tl.store(y_ptr + (m * N + n), values, mask=inside)
+
+
+def copy(x):
+    M, N = x.shape
+    y = torch.empty((M, N), dtype=x.dtype, device=x.device)
+    across = triton.cdiv(N, 32)
+    tiles = triton.cdiv(M, 8) * across
+    copy_kernel[(max(1, min(tiles, 64)),)](x, y, M, N, *x.stride(), tiles, across, BLOCK_M=8, BLOCK_N=32)
+    return y
+
+
+# %% 1.4 | four rows a program and a loop over blocks of columns, with the stride of the index taken into account
+@triton.jit
+def gather_kernel(x_ptr, index_ptr, y_ptr, stride_xm, stride_i, T, N, ROWS: tl.constexpr, BLOCK: tl.constexpr):
+    t = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
+    wanted = t < T
+    source = tl.load(index_ptr + t * stride_i, mask=wanted, other=0).to(tl.int64)
+    for start in range(0, N, BLOCK):
+        cols = start + tl.arange(0, BLOCK)
+        inside = wanted[:, None] & (cols[None, :] < N)
+        values = tl.load(x_ptr + source[:, None] * stride_xm + cols[None, :], mask=inside)
+        tl.store(y_ptr + t[:, None] * N + cols[None, :], values, mask=inside)
+
+
+def gather_rows(x, index):
+    T, N = len(index), x.shape[1]
+    y = torch.empty((T, N), dtype=x.dtype, device=x.device)
+    gather_kernel[(triton.cdiv(T, 4),)](x, index, y, x.stride(0), index.stride(0), T, N, ROWS=4, BLOCK=256)
+    return y
+
+
+# %% 1.5 | the border is written as at most n - 1, the grid rounds up by integer arithmetic, and a print is ...
+@triton.jit
+def residual_add_kernel(x_ptr, residual_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    print("program", tl.program_id(0))
+    mask = offs <= n - 1
+    x = tl.load(x_ptr + offs, mask=mask, other=0.0).to(tl.float32)
+    residual = tl.load(residual_ptr + offs, mask=mask, other=0.0).to(tl.float32)
+    tl.store(y_ptr + offs, (x + residual).to(y_ptr.dtype.element_ty), mask=mask)
+
+
+def residual_add(x, residual):
+    y = torch.empty_like(x)
+    n = x.numel()
+    grid = ((n + 1023) // 1024,)
+    residual_add_kernel[grid](x, residual, y, n, BLOCK=1024)
+    return y
+
+
+# %% 1.6 | one program owns a row and walks along it, with the row's pointers prepared and a helper function ...
+@triton.jit
+def wide_load(ptr, cols, N):
+    return tl.load(ptr + cols, mask=cols < N, other=0.0).to(tl.float32)
+
+
+@triton.jit
+def bias_residual_add_kernel(x_ptr, residual_ptr, bias_ptr, y_ptr, N, stride_xm, stride_rm, BLOCK: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    x_ptr += row * stride_xm
+    residual_ptr += row * stride_rm
+    y_ptr += row * N
+    for start in tl.range(0, N, BLOCK):
+        cols = start + tl.arange(0, BLOCK)
+        total = wide_load(x_ptr, cols, N)
+        total += wide_load(bias_ptr, cols, N)
+        total += wide_load(residual_ptr, cols, N)
+        tl.store(y_ptr + cols, total.to(y_ptr.dtype.element_ty), mask=cols < N)
+
+
+def bias_residual_add(x, residual, bias):
+    T, N = x.shape
+    y = torch.empty((T, N), dtype=x.dtype, device=x.device)
+    bias_residual_add_kernel[(T,)](x, residual, bias, y, N, x.stride(0), residual.stride(0), BLOCK=256, num_warps=2)
+    return y

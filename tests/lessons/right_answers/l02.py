@@ -637,3 +637,230 @@ def layer_norm(x, weight, bias, eps):
     y = torch.empty((M, N), dtype=x.dtype, device=x.device)
     layer_norm_kernel[(M,)](x, weight, bias, y, x.stride(0), y.stride(0), N, eps, BLOCK=triton.next_power_of_2(N))
     return y
+
+
+# %% 2.b | several programs share a row and keep its maximum in y under a lock
+@triton.jit
+def row_maximum_kernel(x_ptr, y_ptr, lock_ptr, N, BLOCK: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    cols = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    part = tl.max(tl.load(x_ptr + row * N + cols, mask=cols < N, other=-float("inf")), axis=0)
+    while tl.atomic_cas(lock_ptr + row, 0, 1) == 1:
+        pass
+    best = tl.load(y_ptr + row, volatile=True)
+    tl.store(y_ptr + row, tl.maximum(best, part))
+    tl.debug_barrier()
+    tl.atomic_xchg(lock_ptr + row, 0)
+
+
+def row_maximum(x):
+    M, N = x.shape
+    y = torch.full((M,), -float("inf"), device=x.device)
+    locks = torch.zeros(M, dtype=torch.int32, device=x.device)
+    row_maximum_kernel[(M, triton.cdiv(N, 128))](x, y, locks, N, BLOCK=128)
+    return y
+
+
+# %% 2.c | the sums are the last column of an associative scan along the rows
+@triton.jit
+def plus(a, b):
+    return a + b
+
+
+@triton.jit
+def tile_sums_kernel(x_ptr, y_ptr, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr):
+    rows = tl.program_id(0).to(tl.int64) * BLOCK_M + tl.arange(0, BLOCK_M)
+    cols = tl.arange(0, BLOCK_N)
+    mask = (rows[:, None] < M) & (cols[None, :] < N)
+    x = tl.load(x_ptr + rows[:, None] * N + cols[None, :], mask=mask, other=0.0)
+    running = tl.associative_scan(x, 1, plus)
+    last = tl.where(cols[None, :] == BLOCK_N - 1, running, 0.0)
+    tl.store(y_ptr + rows, tl.sum(last, axis=1), mask=rows < M)
+
+
+def tile_sums(x):
+    (M, N), y = x.shape, torch.empty(len(x))
+    block = triton.next_power_of_2(N)
+    tile_sums_kernel[(triton.cdiv(M, 16),)](x, y, M, N, BLOCK_M=16, BLOCK_N=block)
+    return y
+
+
+# %% 2.1 | several programs a row add their shares of the mean with an atomic, and each reduces with a function ...
+@triton.jit
+def add_up(a, b):
+    return a + b
+
+
+@triton.jit
+def mean_square_kernel(x_ptr, out_ptr, stride_xm, N, BLOCK: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    cols = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + row * stride_xm + cols, mask=cols < N, other=0.0).to(tl.float32)
+    share = tl.reduce(x * x, 0, add_up) / N
+    tl.atomic_add(out_ptr + row, share)
+
+
+def row_mean_square(x):
+    M, N = x.shape
+    out = torch.zeros(M, dtype=torch.float32, device=x.device)
+    mean_square_kernel[(M, triton.cdiv(N, 512))](x, out, x.stride(0), N, BLOCK=512)
+    return out
+
+
+# %% 2.2 | a tile of up to four rows a program, reduced by a method that keeps the dimension, with a grid from ...
+@triton.jit
+def rms_norm_kernel(x_ptr, w_ptr, y_ptr, stride_xm, stride_ym, M, N, eps, ROWS: tl.constexpr, BLOCK: tl.constexpr):
+    """One program, ROWS rows."""
+    rows = (tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS))[:, None]
+    cols = tl.arange(0, BLOCK)[None, :]
+    inside = (rows < M) & (cols < N)
+    x = tl.load(x_ptr + rows * stride_xm + cols, mask=inside, other=0.0).to(tl.float32)
+    gain = tl.load(w_ptr + cols, mask=cols < N, other=0.0).to(tl.float32)
+    mean_square = (x * x).sum(axis=1, keep_dims=True) / N
+    y = x * tl.rsqrt(mean_square + eps) * gain
+    tl.store(y_ptr + rows * stride_ym + cols, y.to(y_ptr.dtype.element_ty), mask=inside)
+
+
+def rms_norm(x, weight, eps):
+    M, N = x.shape
+    y = torch.empty((M, N), dtype=x.dtype, device=x.device)
+    block = triton.next_power_of_2(N)
+    rows = 4 if block <= 4096 else 1
+
+    def grid(meta):
+        return (triton.cdiv(M, meta["ROWS"]),)
+
+    rms_norm_kernel[grid](x, weight, y, x.stride(0), y.stride(0), M, N, eps, ROWS=rows, BLOCK=block)
+    return y
+
+
+# %% 2.3 | a row is walked twice in blocks of 256, and the rounded sum is computed again instead of being read back
+@triton.jit
+def rounded_sum(x_ptr, residual_ptr, cols, N):
+    a = tl.load(x_ptr + cols, mask=cols < N, other=0.0)
+    b = tl.load(residual_ptr + cols, mask=cols < N, other=0.0)
+    return (a.to(tl.float32) + b.to(tl.float32)).to(x_ptr.dtype.element_ty)
+
+
+@triton.jit
+def add_rms_norm_kernel(
+    x_ptr, residual_ptr, w_ptr, y_ptr, new_residual_ptr, stride_xm, stride_rm, stride_ym, N, eps, BLOCK: tl.constexpr
+):
+    row = tl.program_id(0).to(tl.int64)
+    x_ptr += row * stride_xm
+    residual_ptr += row * stride_rm
+    y_ptr += row * stride_ym
+    new_residual_ptr += row * stride_ym
+    squares = tl.zeros((BLOCK,), tl.float32)
+    for start in range(0, N, BLOCK):
+        cols = start + tl.arange(0, BLOCK)
+        total = rounded_sum(x_ptr, residual_ptr, cols, N)
+        tl.store(new_residual_ptr + cols, total, mask=cols < N)
+        squares += total.to(tl.float32) * total.to(tl.float32)
+    rstd = tl.rsqrt(tl.sum(squares, axis=0) / N + eps)
+    for start in range(0, N, BLOCK):
+        cols = start + tl.arange(0, BLOCK)
+        total = rounded_sum(x_ptr, residual_ptr, cols, N).to(tl.float32)
+        w = tl.load(w_ptr + cols, mask=cols < N, other=0.0).to(tl.float32)
+        tl.store(y_ptr + cols, (total * rstd * w).to(y_ptr.dtype.element_ty), mask=cols < N)
+
+
+def add_rms_norm(x, residual, weight, eps):
+    M, N = x.shape
+    y = torch.empty((M, N), dtype=x.dtype, device=x.device)
+    new_residual = torch.empty_like(y)
+    strides = x.stride(0), residual.stride(0), y.stride(0)
+    add_rms_norm_kernel[(M,)](x, residual, weight, y, new_residual, *strides, N, eps, BLOCK=256)
+    return y, new_residual
+
+
+# %% 2.4 | Welford's running mean and squared deviations for each lane in a loop over blocks, and the lanes are ...
+@triton.jit
+def layer_norm_kernel(x_ptr, w_ptr, b_ptr, y_ptr, stride_xm, stride_ym, N, eps, BLOCK: tl.constexpr):
+    """One program, one row of any width."""
+    row = tl.program_id(0).to(tl.int64)
+    x_ptr += row * stride_xm
+    y_ptr += row * stride_ym
+    lanes = tl.arange(0, BLOCK)
+    count = tl.zeros((BLOCK,), tl.float32)
+    mean = tl.zeros((BLOCK,), tl.float32)
+    spread = tl.zeros((BLOCK,), tl.float32)
+    for start in range(0, N, BLOCK):
+        inside = start + lanes < N
+        x = tl.load(x_ptr + start + lanes, mask=inside, other=0.0).to(tl.float32)
+        count += inside.to(tl.float32)
+        before = x - mean
+        mean += tl.where(inside, before / tl.maximum(count, 1.0), 0.0)
+        spread += tl.where(inside, before * (x - mean), 0.0)
+    centre = tl.sum(mean * count, axis=0) / N
+    apart = mean - centre
+    variance = tl.sum(spread + count * apart * apart, axis=0) / N
+    rstd = 1.0 / tl.sqrt(variance + eps)
+    for start in range(0, N, BLOCK):
+        inside = start + lanes < N
+        x = tl.load(x_ptr + start + lanes, mask=inside, other=0.0).to(tl.float32)
+        w = tl.load(w_ptr + start + lanes, mask=inside, other=0.0).to(tl.float32)
+        b = tl.load(b_ptr + start + lanes, mask=inside, other=0.0).to(tl.float32)
+        y = (x - centre) * rstd * w + b
+        tl.store(y_ptr + start + lanes, y.to(y_ptr.dtype.element_ty), mask=inside)
+
+
+def layer_norm(x, weight, bias, eps):
+    M, N = x.shape
+    y = torch.empty((M, N), dtype=x.dtype, device=x.device)
+    layer_norm_kernel[(M,)](x, weight, bias, y, x.stride(0), y.stride(0), N, eps, BLOCK=256)
+    return y
+
+
+# %% 2.5 | the second walk goes from the end of the row to its beginning, and the statistics of each block are ...
+@triton.jit
+def rms_norm_long_kernel(x_ptr, w_ptr, y_ptr, stride_xm, stride_ym, N, eps, BLOCK: tl.constexpr):
+    """One program, one row of any width, BLOCK elements at a time."""
+    row = tl.program_id(0).to(tl.int64)
+    x_ptr += row * stride_xm
+    y_ptr += row * stride_ym
+    blocks = (N + BLOCK - 1) // BLOCK
+    total = 0.0
+    for k in range(0, blocks):
+        cols = k * BLOCK + tl.arange(0, BLOCK)
+        x = tl.load(x_ptr + cols, mask=cols < N, other=0.0).to(tl.float32)
+        total += tl.sum(x * x, axis=0)
+    root = tl.sqrt(total / N + eps)
+    for k in range(0, blocks):
+        cols = (blocks - 1 - k) * BLOCK + tl.arange(0, BLOCK)
+        x = tl.load(x_ptr + cols, mask=cols < N, other=0.0).to(tl.float32)
+        w = tl.load(w_ptr + cols, mask=cols < N, other=0.0).to(tl.float32)
+        tl.store(y_ptr + cols, (x / root * w).to(y_ptr.dtype.element_ty), mask=cols < N)
+
+
+def rms_norm_long(x, weight, eps):
+    M, N = x.shape
+    y = torch.empty((M, N), dtype=x.dtype, device=x.device)
+    rms_norm_long_kernel[(M,)](x, weight, y, x.stride(0), y.stride(0), N, eps, BLOCK=1024)
+    return y
+
+
+# %% 2.6 | the tile is transposed, columns run along axis 0 and the sum with them, and a program has 32 rows
+@triton.jit
+def rms_norm_short_kernel(
+    x_ptr, w_ptr, y_ptr, stride_xm, stride_ym, M, N, eps, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr
+):
+    """One program, BLOCK_M rows, which are the columns of the tile."""
+    r = tl.program_id(0).to(tl.int64) * BLOCK_M + tl.arange(0, BLOCK_M)
+    c = tl.arange(0, BLOCK_N)
+    inside = (c < N)[:, None] & (r < M)[None, :]
+    x = tl.load(x_ptr + c[:, None] + r[None, :] * stride_xm, mask=inside, other=0.0).to(tl.float32)
+    w = tl.load(w_ptr + c, mask=c < N, other=0.0).to(tl.float32)
+    root = tl.sqrt(tl.sum(x * x, axis=0) / N + eps)
+    y = x / root[None, :] * w[:, None]
+    tl.store(y_ptr + c[:, None] + r[None, :] * stride_ym, y.to(y_ptr.dtype.element_ty), mask=inside)
+
+
+def rms_norm_short(x, weight, eps):
+    M, N = x.shape
+    y = torch.empty((M, N), dtype=x.dtype, device=x.device)
+    grid = (triton.cdiv(M, 32),)
+    strides = {"stride_xm": x.stride(0), "stride_ym": y.stride(0)}
+    block_n = triton.next_power_of_2(N)
+    rms_norm_short_kernel[grid](x, weight, y, M=M, N=N, eps=eps, BLOCK_M=32, BLOCK_N=block_n, **strides)
+    return y

@@ -455,3 +455,307 @@ def silu_mul_quant(x, group):
     scale = torch.empty((M, groups), dtype=torch.float32, device=x.device)
     silu_mul_quant_kernel[(M,)](x, q, scale, x.stride(0), d, FP8_MAX=448.0, GROUP=group)
     return q, scale
+
+
+# %% 3.a | both halves are loaded as a tile of two rows, and the sum runs over them
+@triton.jit
+def add_halves_kernel(x_ptr, y_ptr, d, BLOCK: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    half = tl.arange(0, 2)[:, None]
+    cols = tl.arange(0, BLOCK)
+    tile = tl.load(x_ptr + row * 2 * d + half * d + cols[None, :], mask=cols[None, :] < d, other=0.0)
+    tl.store(y_ptr + row * d + cols, tile.sum(axis=0), mask=cols < d)
+
+
+def add_halves(x):
+    rows, d = len(x), x.shape[1] // 2
+    y = torch.empty(rows, d)
+    add_halves_kernel[(rows,)](x, y, d, BLOCK=triton.next_power_of_2(d))
+    return y
+
+
+# %% 3.b | the exponential stands only below the fraction, 1 - 2 / (exp(2x) + 1), and few programs walk over ...
+@triton.jit
+def safe_tanh(x):
+    return 1.0 - 2.0 / (tl.exp(2.0 * x) + 1.0)
+
+
+@triton.jit
+def tanh_kernel(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    for start in range(tl.program_id(0) * BLOCK, n, tl.num_programs(0) * BLOCK):
+        offs = start + tl.arange(0, BLOCK)
+        x = tl.load(x_ptr + offs, mask=offs < n, other=0.0)
+        tl.store(y_ptr + offs, safe_tanh(x), mask=offs < n)
+
+
+def tanh(x):
+    y = torch.empty_like(x)
+    tanh_kernel[(8,)](x, y, x.numel(), BLOCK=512)
+    return y
+
+
+# %% 3.c | two nested choices keep a NaN as it is and limit the rest
+@triton.jit
+def within(values, bound):
+    lower = tl.where(values < -bound, -bound, values)
+    return tl.where(lower > bound, bound, lower)
+
+
+@triton.jit
+def narrow_kernel(x_ptr, y_ptr, largest, n, BLOCK: tl.constexpr):
+    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + offs, mask=offs < n, other=0.0)
+    tl.store(y_ptr + offs, within(x, largest).to(y_ptr.dtype.element_ty), mask=offs < n)
+
+
+def narrow(x, dtype):
+    y = torch.empty(x.shape, dtype=dtype, device=x.device)
+    n = x.numel()
+    narrow_kernel[lambda meta: (triton.cdiv(n, meta["BLOCK"]),)](x, y, torch.finfo(dtype).max, n, BLOCK=128)
+    return y
+
+
+# %% 3.1 | the exponential of minus the magnitude never overflows, and the sign chooses between two forms of ...
+@triton.jit
+def silu_kernel(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    inside = offs < n
+    x = tl.load(x_ptr + offs, mask=inside, other=0.0).to(tl.float32)
+    e = tl.exp(-tl.abs(x))
+    upper = 1.0 / (1.0 + e)
+    y = x * tl.where(x < 0, e * upper, upper)
+    tl.store(y_ptr + offs, y.to(y_ptr.dtype.element_ty), mask=inside)
+
+
+def silu(x):
+    n = x.numel()
+    y = torch.empty_like(x)
+    silu_kernel[(triton.cdiv(n, 512),)](x, y, n, BLOCK=512)
+    return y
+
+
+# %% 3.1 | an autotuned kernel whose grid is a lambda, with the language's own sigmoid and keyword arguments
+@triton.autotune(
+    configs=[triton.Config({"BLOCK": 256}, num_warps=2), triton.Config({"BLOCK": 1024}, num_warps=4)], key=["n"]
+)
+@triton.jit
+def silu_kernel(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    offs = tl.program_id(axis=0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + offs, mask=offs < n, other=0.0)
+    wide = tl.cast(x, tl.float32)
+    wide *= tl.sigmoid(wide)
+    tl.store(y_ptr + offs, tl.cast(wide, y_ptr.dtype.element_ty), mask=offs < n)
+
+
+def silu(x):
+    n = x.numel()
+    y = torch.empty_like(x)
+    silu_kernel[lambda meta: (triton.cdiv(n, meta["BLOCK"]),)](x_ptr=x, y_ptr=y, n=n)
+    return y
+
+
+# %% 3.2 | a program has a tile of four rows and 128 columns, with both borders in one mask
+@triton.jit
+def silu_and_mul_kernel(x_ptr, y_ptr, stride_xm, stride_ym, M, d, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr):
+    rows = (tl.program_id(0).to(tl.int64) * BLOCK_M + tl.arange(0, BLOCK_M))[:, None]
+    cols = (tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N))[None, :]
+    mask = (rows < M) & (cols < d)
+    gates = x_ptr + rows * stride_xm + cols
+    gate = tl.load(gates, mask=mask, other=0.0).to(tl.float32)
+    up = tl.load(gates + d, mask=mask, other=0.0).to(tl.float32)
+    y = gate * tl.sigmoid(gate) * up
+    tl.store(y_ptr + rows * stride_ym + cols, y.to(y_ptr.dtype.element_ty), mask=mask)
+
+
+def silu_and_mul(x):
+    M, d = x.shape[0], x.shape[1] // 2
+    y = torch.empty((M, d), dtype=x.dtype, device=x.device)
+    grid = (triton.cdiv(M, 4), triton.cdiv(d, 128))
+    silu_and_mul_kernel[grid](x, y, x.stride(0), y.stride(0), M, d, BLOCK_M=4, BLOCK_N=128)
+    return y
+
+
+# %% 3.2 | one program walks along a whole row, with a block that a heuristic computes from d
+def some_block(args):
+    return min(1024, max(16, triton.next_power_of_2(int(args["d"]))))
+
+
+@triton.heuristics({"BLOCK": some_block})
+@triton.jit
+def silu_and_mul_kernel(x_ptr, y_ptr, stride_xm, stride_ym, d, BLOCK: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    x_ptr += row * stride_xm
+    y_ptr += row * stride_ym
+    for start in range(0, d, BLOCK):
+        cols = start + tl.arange(0, BLOCK)
+        gate = tl.load(x_ptr + cols, mask=cols < d, other=0.0).to(tl.float32)
+        up = tl.load(x_ptr + d + cols, mask=cols < d, other=0.0).to(tl.float32)
+        tl.store(y_ptr + cols, (gate / (1 + tl.exp(-gate)) * up).to(y_ptr.dtype.element_ty), mask=cols < d)
+
+
+def silu_and_mul(x):
+    M, d = x.shape[0], x.shape[1] // 2
+    y = torch.empty((M, d), dtype=x.dtype, device=x.device)
+    silu_and_mul_kernel[(M,)](x, y, x.stride(0), y.stride(0), d)
+    return y
+
+
+# %% 3.3 | three of the four kinds share one logistic function, and ReLU is a choice
+@triton.jit
+def logistic(u):
+    return 1.0 / (1.0 + tl.exp(-u))
+
+
+@triton.jit
+def activate(x, KIND: tl.constexpr):
+    """f(x) for a block of float32."""
+    tl.static_assert(KIND == "silu" or KIND == "gelu" or KIND == "gelu_tanh" or KIND == "relu")
+    if KIND == "relu":
+        weight = tl.where(x < 0, 0.0, 1.0)
+    elif KIND == "gelu":
+        weight = 0.5 + 0.5 * tl.erf(x * 0.7071067811865476)
+    elif KIND == "gelu_tanh":
+        weight = logistic(1.5957691216057308 * (x + 0.044715 * x * x * x))
+    else:
+        weight = logistic(x)
+    return x * weight
+
+
+@triton.jit
+def act_and_mul_kernel(x_ptr, y_ptr, stride_xm, d, KIND: tl.constexpr, BLOCK: tl.constexpr):
+    row = tl.program_id(1).to(tl.int64)
+    cols = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = cols < d
+    gate = tl.load(x_ptr + row * stride_xm + cols, mask=mask, other=0.0).to(tl.float32)
+    up = tl.load(x_ptr + row * stride_xm + d + cols, mask=mask, other=0.0).to(tl.float32)
+    y = activate(gate, KIND) * up
+    tl.store(y_ptr + row * d + cols, y.to(y_ptr.dtype.element_ty), mask=mask)
+
+
+def act_and_mul(x, kind):
+    M, d = x.shape[0], x.shape[1] // 2
+    y = torch.empty((M, d), dtype=x.dtype, device=x.device)
+    act_and_mul_kernel[(triton.cdiv(d, 256), M)](x, y, x.stride(0), d, kind, BLOCK=256)
+    return y
+
+
+# %% 3.4 | the row is walked twice in blocks of 256, with a maximum for each place, and the scale is stored ...
+@triton.jit
+def quant_kernel(x_ptr, q_ptr, scale_ptr, stride_xm, N, FP8_MAX: tl.constexpr, BLOCK: tl.constexpr):
+    """One program, one row of any width."""
+    row = tl.program_id(0).to(tl.int64)
+    x_ptr += row * stride_xm
+    q_ptr += row * N
+    peaks = tl.full((BLOCK,), 1e-10, tl.float32)
+    for start in range(0, N, BLOCK):
+        cols = start + tl.arange(0, BLOCK)
+        x = tl.load(x_ptr + cols, mask=cols < N, other=0.0).to(tl.float32)
+        peaks = tl.maximum(peaks, tl.abs(x))
+    scale = tl.max(peaks, axis=0) / FP8_MAX
+    tl.store(scale_ptr + row, scale)
+    for start in range(0, N, BLOCK):
+        cols = start + tl.arange(0, BLOCK)
+        x = tl.load(x_ptr + cols, mask=cols < N, other=0.0).to(tl.float32)
+        q = tl.clamp(x / scale, -FP8_MAX, FP8_MAX, propagate_nan=tl.PropagateNan.ALL)
+        tl.store(q_ptr + cols, q.to(q_ptr.dtype.element_ty), mask=cols < N)
+
+
+def quant_fp8(x):
+    M, N = x.shape
+    q = torch.empty((M, N), dtype=torch.float8_e4m3fn, device=x.device)
+    scale = torch.empty(M, dtype=torch.float32, device=x.device)
+    quant_kernel[(M,)](x, q, scale, x.stride(0), N, FP8_MAX=448.0, BLOCK=256)
+    return q, scale
+
+
+# %% 3.5 | one helper function drops for both directions, and a fixed number of programs walks over the elements
+@triton.jit
+def dropped(ptr, offs, n, p, seed):
+    value = tl.load(ptr + offs, mask=offs < n, other=0.0).to(tl.float32)
+    return tl.where(tl.rand(seed, offs) < p, 0.0, value / (1 - p))
+
+
+@triton.jit
+def forward_kernel(x_ptr, residual_ptr, y_ptr, n, p, seed, BLOCK: tl.constexpr):
+    for start in range(tl.program_id(0) * BLOCK, n, tl.num_programs(0) * BLOCK):
+        offs = start + tl.arange(0, BLOCK)
+        y = tl.load(residual_ptr + offs, mask=offs < n, other=0.0).to(tl.float32)
+        y += dropped(x_ptr, offs, n, p, seed)
+        tl.store(y_ptr + offs, y.to(y_ptr.dtype.element_ty), mask=offs < n)
+
+
+@triton.jit
+def backward_kernel(dy_ptr, dx_ptr, n, p, seed, BLOCK: tl.constexpr):
+    for start in range(tl.program_id(0) * BLOCK, n, tl.num_programs(0) * BLOCK):
+        offs = start + tl.arange(0, BLOCK)
+        dx = dropped(dy_ptr, offs, n, p, seed)
+        tl.store(dx_ptr + offs, dx.to(dx_ptr.dtype.element_ty), mask=offs < n)
+
+
+def dropout_step(x, residual, dy, p, seed):
+    n = x.numel()
+    y, dx = torch.empty_like(x), torch.empty_like(x)
+    forward_kernel[(6,)](x, residual, y, n, p, seed, BLOCK=256)
+    backward_kernel[(4,)](dy, dx, n, p, seed, BLOCK=512)
+    return y, dx
+
+
+# %% 3.6 | the grid has one dimension, whose program number is the place of the scale and is split into row and ...
+@triton.jit
+def silu_mul_quant_kernel(x_ptr, q_ptr, scale_ptr, stride_xm, d, groups, FP8_MAX: tl.constexpr, GROUP: tl.constexpr):
+    """One program, one group of one row."""
+    place = tl.program_id(0)
+    row = (place // groups).to(tl.int64)
+    cols = (place % groups) * GROUP + tl.arange(0, GROUP)
+    mask = cols < d
+    x_row = x_ptr + row * stride_xm
+    gate = tl.load(x_row + cols, mask=mask, other=0.0).to(tl.float32)
+    up = tl.load(x_row + d + cols, mask=mask, other=0.0).to(tl.float32)
+    y = gate / (1 + tl.exp(-gate)) * up
+    scale = tl.maximum(tl.abs(y).max(axis=0), 1e-10) / FP8_MAX
+    tl.store(scale_ptr + place, scale)
+    q = tl.clamp(y / scale, -FP8_MAX, FP8_MAX, propagate_nan=tl.PropagateNan.ALL)
+    tl.store(q_ptr + row * d + cols, q.to(q_ptr.dtype.element_ty), mask=mask)
+
+
+def silu_mul_quant(x, group):
+    M, d = x.shape[0], x.shape[1] // 2
+    groups = triton.cdiv(d, group)
+    q = torch.empty((M, d), dtype=torch.float8_e4m3fn, device=x.device)
+    scale = torch.empty((M, groups), dtype=torch.float32, device=x.device)
+    silu_mul_quant_kernel[(M * groups,)](x, q, scale, x.stride(0), d, groups, FP8_MAX=448.0, GROUP=group)
+    return q, scale
+
+
+# %% 3.6 | gate and factor come in as one tile of two rows, from which tl.where and a sum take each, and the ...
+@triton.jit
+def larger(a, b):
+    return tl.maximum(a, b)
+
+
+@triton.jit
+def silu_mul_quant_kernel(x_ptr, q_ptr, scale_ptr, stride_xm, d, FP8_MAX: tl.constexpr, GROUP: tl.constexpr):
+    """One program, one group of one row."""
+    group = tl.program_id(0)
+    row = tl.program_id(1).to(tl.int64)
+    half = tl.arange(0, 2)[:, None]
+    cols = group * GROUP + tl.arange(0, GROUP)
+    pairs = x_ptr + row * stride_xm + half * d + cols[None, :]
+    both = tl.load(pairs, mask=cols[None, :] < d, other=0.0).to(tl.float32)
+    gate = tl.sum(tl.where(half == 0, both, 0.0), axis=0)
+    up = tl.sum(tl.where(half == 1, both, 0.0), axis=0)
+    y = gate * tl.sigmoid(gate) * up
+    largest = tl.reduce(tl.abs(y), 0, larger)
+    scale = tl.maximum(largest, 1e-10) / FP8_MAX
+    q = tl.clamp(y / scale, -FP8_MAX, FP8_MAX, propagate_nan=tl.PropagateNan.ALL)
+    tl.store(q_ptr + row * d + cols, q.to(q_ptr.dtype.element_ty), mask=cols < d)
+    tl.store(scale_ptr + row * tl.num_programs(0) + group, scale)
+
+
+def silu_mul_quant(x, group):
+    M, d = x.shape[0], x.shape[1] // 2
+    groups = triton.cdiv(d, group)
+    q = torch.empty((M, d), dtype=torch.float8_e4m3fn, device=x.device)
+    scale = torch.empty((M, groups), dtype=torch.float32, device=x.device)
+    silu_mul_quant_kernel[(groups, M)](x, q, scale, x.stride(0), d, FP8_MAX=448.0, GROUP=group)
+    return q, scale

@@ -493,3 +493,359 @@ def softmax(x):
     y = torch.empty((M, N), dtype=x.dtype, device=x.device)
     softmax_kernel[(M,)](x, y, x.stride(0), y.stride(0), N, BLOCK=triton.next_power_of_2(N))
     return y
+
+
+# %% 6.a | four rows in one program, as a block of two dimensions whose maximum keeps its axis
+@triton.jit
+def below_maximum_kernel(x_ptr, y_ptr, M, N, ROWS: tl.constexpr, COLS: tl.constexpr):
+    r = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)[:, None]
+    c = tl.arange(0, COLS)[None, :]
+    live = (r < M) & (c < N)
+    x = tl.load(x_ptr + r * N + c, mask=live, other=float("-inf"))
+    tops = x.max(axis=1, keep_dims=True)
+    tl.store(y_ptr + r * N + c, x - tops, mask=live)
+
+
+def below_maximum(x):
+    M, N = x.shape
+    y = torch.empty(M, N)
+    grid = lambda meta: (triton.cdiv(M, meta["ROWS"]),)
+    below_maximum_kernel[grid](x, y, M, N, ROWS=4, COLS=triton.next_power_of_2(N))
+    return y
+
+
+# %% 6.b | the half with the larger maximum stays, the other is multiplied by exp of minus the distance
+@triton.jit
+def merge_kernel(m1_ptr, l1_ptr, m2_ptr, l2_ptr, m_ptr, l_ptr, rows, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    live = i < rows
+    a, b = tl.load(m1_ptr + i, mask=live, other=0.0), tl.load(m2_ptr + i, mask=live, other=0.0)
+    sum_a, sum_b = tl.load(l1_ptr + i, mask=live, other=1.0), tl.load(l2_ptr + i, mask=live, other=1.0)
+    factor = tl.where(a == b, 1.0, tl.exp(-tl.abs(a - b)))
+    first_wins = a >= b
+    tl.store(m_ptr + i, tl.where(first_wins, a, b), mask=live)
+    tl.store(l_ptr + i, tl.where(first_wins, sum_a + sum_b * factor, sum_b + sum_a * factor), mask=live)
+
+
+def merge_sums(m1, l1, m2, l2):
+    m, total = torch.empty_like(m1), torch.empty_like(l1)
+    merge_kernel[(triton.cdiv(m1.numel(), 32),)](m1, l1, m2, l2, m, total, m1.numel(), BLOCK=32)
+    return m, total
+
+
+# %% 6.1 | the row is walked twice in blocks of 256, first online for maximum and sum, then to store the weights
+@triton.jit
+def softmax_kernel(x_ptr, y_ptr, stride_xm, stride_ym, N, BLOCK: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    x_ptr += row * stride_xm
+    y_ptr += row * stride_ym
+    top = -float("inf")
+    total = 0.0
+    for start in range(0, N, BLOCK):
+        c = start + tl.arange(0, BLOCK)
+        x = tl.load(x_ptr + c, mask=c < N, other=-float("inf")).to(tl.float32)
+        new = tl.maximum(top, x.max(axis=0))
+        centre = tl.where(new == -float("inf"), 0.0, new)
+        total = total * tl.exp(top - centre) + tl.exp(x - centre).sum(axis=0)
+        top = new
+    for start in range(0, N, BLOCK):
+        c = start + tl.arange(0, BLOCK)
+        x = tl.load(x_ptr + c, mask=c < N, other=-float("inf")).to(tl.float32)
+        tl.store(y_ptr + c, (tl.exp(x - top) / total).to(y_ptr.dtype.element_ty), mask=c < N)
+
+
+def softmax(x):
+    M, N = x.shape
+    y = torch.empty((M, N), dtype=x.dtype, device=x.device)
+    softmax_kernel[(M,)](x, y, x.stride(0), y.stride(0), N, BLOCK=256)
+    return y
+
+
+# %% 6.2 | every lane keeps a maximum and a sum of its own, and tl.reduce joins the pairs of the 64 lanes at ...
+@triton.jit
+def joined(m1, l1, m2, l2):
+    m = tl.maximum(m1, m2)
+    centre = tl.where(m == -float("inf"), 0.0, m)
+    return m, l1 * tl.exp(m1 - centre) + l2 * tl.exp(m2 - centre)
+
+
+@triton.jit
+def logsumexp_kernel(x_ptr, out_ptr, stride_xm, N, BLOCK: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    x_ptr += row * stride_xm
+    lane = tl.arange(0, BLOCK)
+    m = tl.full((BLOCK,), -float("inf"), tl.float32)
+    l = tl.zeros((BLOCK,), tl.float32)
+    for start in range(0, N, BLOCK):
+        x = tl.load(x_ptr + start + lane, mask=start + lane < N, other=-float("inf")).to(tl.float32)
+        m, l = joined(m, l, x, tl.full((BLOCK,), 1.0, tl.float32))
+    top, total = tl.reduce((m, l), 0, joined)
+    tl.store(out_ptr + row, top + tl.log(total))
+
+
+def row_logsumexp(x):
+    M, N = x.shape
+    out = torch.empty(M, dtype=torch.float32, device=x.device)
+    logsumexp_kernel[(M,)](x, out, x.stride(0), N, BLOCK=64)
+    return out
+
+
+# %% 6.2 | four rows in one program and powers of two, with the maximum turned back into natural logarithms
+@triton.jit
+def logsumexp_kernel(x_ptr, out_ptr, stride_xm, M, N, ROWS: tl.constexpr, BLOCK: tl.constexpr):
+    r = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
+    top = tl.full((ROWS,), -float("inf"), tl.float32)
+    total = tl.zeros((ROWS,), tl.float32)
+    for start in range(0, N, BLOCK):
+        c = start + tl.arange(0, BLOCK)
+        live = (r[:, None] < M) & (c[None, :] < N)
+        x = tl.load(x_ptr + r[:, None] * stride_xm + c[None, :], mask=live, other=-float("inf")).to(tl.float32)
+        new = tl.maximum(top, tl.max(x, axis=1))
+        centre = tl.where(new > -float("inf"), new, 0.0)
+        fade = tl.exp2((top - centre) * 1.4426950408889634)
+        total = total * fade + tl.sum(tl.exp2((x - centre[:, None]) * 1.4426950408889634), axis=1)
+        top = new
+    nothing = total == 0.0
+    lse = top + tl.log2(tl.where(nothing, 1.0, total)) * 0.6931471805599453
+    tl.store(out_ptr + r, lse, mask=r < M)
+
+
+def row_logsumexp(x):
+    M, N = x.shape
+    out = torch.empty(M, dtype=torch.float32, device=x.device)
+    logsumexp_kernel[(triton.cdiv(M, 4),)](x, out, x.stride(0), M, N, ROWS=4, BLOCK=64)
+    return out
+
+
+# %% 6.3 | everything lies transposed: scores are (keys, queries), the accumulator is (D, queries); powers of two
+@triton.jit
+def attention_kernel(
+    q_ptr, k_ptr, v_ptr, o_ptr, Sq, Sk, scale_2, D: tl.constexpr, QUERIES: tl.constexpr, KEYS: tl.constexpr
+):
+    i = tl.program_id(0) * QUERIES + tl.arange(0, QUERIES)
+    d = tl.arange(0, D)
+    q_t = tl.load(q_ptr + i[None, :] * D + d[:, None], mask=i[None, :] < Sq, other=0.0)
+    top = tl.full((QUERIES,), -float("inf"), tl.float32)
+    total = tl.zeros((QUERIES,), tl.float32)
+    acc = tl.zeros((D, QUERIES), tl.float32)
+    for start in range(0, Sk, KEYS):
+        j = start + tl.arange(0, KEYS)
+        there = (j < Sk)[:, None]
+        k = tl.load(k_ptr + j[:, None] * D + d[None, :], mask=there, other=0.0)
+        v = tl.load(v_ptr + j[:, None] * D + d[None, :], mask=there, other=0.0)
+        s = tl.dot(k, q_t, input_precision="ieee") * scale_2
+        s = tl.where(there, s, float("-inf"))
+        new = tl.maximum(top, s.max(axis=0))
+        fade = tl.exp2(top - new)
+        p = tl.exp2(s - new[None, :])
+        total = total * fade + p.sum(axis=0)
+        acc = tl.dot(tl.trans(v), p.to(v.dtype), acc * fade[None, :], input_precision="ieee")
+        top = new
+    out = acc / total[None, :]
+    tl.store(o_ptr + i[None, :] * D + d[:, None], out.to(o_ptr.dtype.element_ty), mask=i[None, :] < Sq)
+
+
+def head_attention(q, k, v):
+    (Sq, D), Sk = q.shape, len(k)
+    o = torch.empty_like(q)
+    attention_kernel[lambda meta: (triton.cdiv(Sq, meta["QUERIES"]),)](
+        q, k, v, o, Sq=Sq, Sk=Sk, scale_2=1.4426950408889634 * D**-0.5, D=D, QUERIES=16, KEYS=32
+    )
+    return o
+
+
+# %% 6.4 | persistent programs share the tiles of all heads, and a device function walks twice, without and ...
+@triton.jit
+def attend(
+    acc, top, total, q, k_ptr, v_ptr, stride_kn, seen, Sk, scale_2, begin, end,
+    D: tl.constexpr, KEYS: tl.constexpr, EDGE: tl.constexpr,
+):  # fmt: skip
+    d = tl.arange(0, D)[None, :]
+    for start in range(begin, end, KEYS):
+        j = start + tl.arange(0, KEYS)
+        at = j[:, None] * stride_kn + d
+        if EDGE:
+            k = tl.load(k_ptr + at, mask=j[:, None] < Sk, other=0.0)
+            v = tl.load(v_ptr + at, mask=j[:, None] < Sk, other=0.0)
+        else:
+            k = tl.load(k_ptr + at)
+            v = tl.load(v_ptr + at)
+        s = tl.dot(q, k.T, input_precision="ieee") * scale_2
+        if EDGE:
+            s = tl.where(j[None, :] < seen[:, None], s, -float("inf"))
+        new = tl.maximum(top, tl.max(s, axis=1))
+        p = tl.exp2(s - new[:, None])
+        fade = tl.exp2(top - new)
+        total = total * fade + tl.sum(p, axis=1)
+        acc = tl.dot(p.to(v.dtype), v, acc * fade[:, None], input_precision="ieee")
+        top = new
+    return acc, top, total
+
+
+@triton.jit
+def prefill_kernel(
+    q_ptr, k_ptr, v_ptr, o_ptr, qb, qh, qm, kb, kh, kn, ob, oh, om, B, H, S, Sk, scale_2,
+    GROUP: tl.constexpr, D: tl.constexpr, QUERIES: tl.constexpr, KEYS: tl.constexpr,
+):  # fmt: skip
+    tiles = tl.cdiv(S, QUERIES)
+    d = tl.arange(0, D)[None, :]
+    for task in range(tl.program_id(0), B * H * tiles, tl.num_programs(0)):
+        m0 = task % tiles * QUERIES
+        row = task // tiles
+        batch, head = tl.cast(row // H, tl.int64), tl.cast(row % H, tl.int64)
+        m = m0 + tl.arange(0, QUERIES)
+        q_at = q_ptr + batch * qb + head * qh + m[:, None] * qm + d
+        q = tl.load(q_at, mask=m[:, None] < S, other=0.0)
+        shared = batch * kb + head // GROUP * kh
+        seen = tl.minimum(m + 1 + Sk - S, Sk)
+        whole = tl.minimum(m0 + 1 + Sk - S, Sk) // KEYS * KEYS
+        end = tl.minimum(m0 + QUERIES + Sk - S, Sk)
+        top = tl.full((QUERIES,), -float("inf"), tl.float32)
+        total = tl.zeros((QUERIES,), tl.float32)
+        acc = tl.zeros((QUERIES, D), tl.float32)
+        acc, top, total = attend(
+            acc, top, total, q, k_ptr + shared, v_ptr + shared, kn, seen, Sk, scale_2, 0, whole, D, KEYS, False
+        )
+        acc, top, total = attend(
+            acc, top, total, q, k_ptr + shared, v_ptr + shared, kn, seen, Sk, scale_2, whole, end, D, KEYS, True
+        )
+        out = (acc / total[:, None]).to(o_ptr.dtype.element_ty)
+        tl.store(o_ptr + batch * ob + head * oh + m[:, None] * om + d, out, mask=m[:, None] < S)
+
+
+def prefill_attention(q, k, v):
+    (B, H, S, D), (_, KH, Sk, _) = q.shape, k.shape
+    o = torch.empty((B, H, S, D), dtype=q.dtype, device=q.device)
+    strides = *q.stride()[:3], *k.stride()[:3], *o.stride()[:3]
+    programs = min(B * H * triton.cdiv(S, 32), 128)
+    prefill_kernel[(programs,)](
+        q, k, v, o, *strides, B, H, S, Sk, math.log2(math.e) / math.sqrt(D), GROUP=H // KH, D=D, QUERIES=32, KEYS=16
+    )
+    return o
+
+
+# %% 6.4 | the query heads of a group share a tile: its rows are query by query the members of the group, so ...
+@triton.jit
+def prefill_kernel(
+    q_ptr, k_ptr, v_ptr, o_ptr, qb, qh, qm, kb, kh, kn, ob, oh, om, S, Sk, scale,
+    GROUP: tl.constexpr, D: tl.constexpr, ROWS: tl.constexpr, KEYS: tl.constexpr,
+):  # fmt: skip
+    batch, kv_head = tl.program_id(2).to(tl.int64), tl.program_id(1).to(tl.int64)
+    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    query = row // GROUP
+    head = kv_head * GROUP + row % GROUP
+    d = tl.arange(0, D)[None, :]
+    live = query[:, None] < S
+    q = tl.load(q_ptr + batch * qb + (head * qh + query * qm)[:, None] + d, mask=live, other=0.0)
+    k_ptr += batch * kb + kv_head * kh
+    v_ptr += batch * kb + kv_head * kh
+    last = tl.minimum(query + Sk - S, Sk - 1)  # the last key that a row sees
+    top = tl.full((ROWS,), -float("inf"), tl.float32)
+    total = tl.zeros((ROWS,), tl.float32)
+    acc = tl.zeros((ROWS, D), tl.float32)
+    for start in range(0, tl.max(last, axis=0) + 1, KEYS):
+        j = start + tl.arange(0, KEYS)
+        k = tl.load(k_ptr + j[:, None] * kn + d, mask=j[:, None] < Sk, other=0.0)
+        v = tl.load(v_ptr + j[:, None] * kn + d, mask=j[:, None] < Sk, other=0.0)
+        s = tl.dot(q, tl.trans(k), input_precision="ieee") * scale
+        s = tl.where(j[None, :] <= last[:, None], s, -float("inf"))
+        new = tl.maximum(top, tl.max(s, axis=1))
+        p, fade = tl.exp(s - new[:, None]), tl.exp(top - new)
+        total = total * fade + tl.sum(p, axis=1)
+        acc = tl.dot(p.to(v.dtype), v, acc * fade[:, None], input_precision="ieee")
+        top = new
+    out = (acc / total[:, None]).to(o_ptr.dtype.element_ty)
+    tl.store(o_ptr + batch * ob + (head * oh + query * om)[:, None] + d, out, mask=live)
+
+
+def prefill_attention(q, k, v):
+    (B, H, S, D), (_, KH, Sk, _) = q.shape, k.shape
+    o = torch.empty((B, H, S, D), dtype=q.dtype, device=q.device)
+    group = H // KH
+    prefill_kernel[(triton.cdiv(S * group, 32), KH, B)](
+        q, k, v, o, *q.stride()[:3], *k.stride()[:3], *o.stride()[:3], S, Sk, D**-0.5,
+        GROUP=group, D=D, ROWS=32, KEYS=32,
+    )  # fmt: skip
+    return o
+
+
+# %% 6.5 | unseen weights are set to 0 themselves, a device function finds a safe centre, keys come 32 at a ...
+@triton.jit
+def finite(m):
+    return tl.where(m == -float("inf"), 0.0, m)
+
+
+@triton.jit
+def window_kernel(
+    q_ptr, k_ptr, v_ptr, o_ptr, Sq, Sk, scale, window, D: tl.constexpr, QUERIES: tl.constexpr, KEYS: tl.constexpr
+):
+    i = tl.program_id(0) * QUERIES + tl.arange(0, QUERIES)
+    d = tl.arange(0, D)[None, :]
+    q = tl.load(q_ptr + i[:, None] * D + d, mask=i[:, None] < Sq, other=0.0)
+    last = i + Sk - Sq
+    begin = tl.maximum(tl.min(last, axis=0) + 1 - window, 0) // KEYS * KEYS
+    end = tl.minimum(tl.max(last, axis=0) + 1, Sk)
+    top = tl.full((QUERIES,), -float("inf"), tl.float32)
+    total = tl.zeros((QUERIES,), tl.float32)
+    acc = tl.zeros((QUERIES, D), tl.float32)
+    for start in range(begin, end, KEYS):
+        j = start + tl.arange(0, KEYS)
+        k = tl.load(k_ptr + j[:, None] * D + d, mask=j[:, None] < Sk, other=0.0)
+        v = tl.load(v_ptr + j[:, None] * D + d, mask=j[:, None] < Sk, other=0.0)
+        back = last[:, None] - j[None, :]
+        seen = (back >= 0) & (back < window) & (j[None, :] < Sk)
+        s = tl.where(seen, tl.dot(q, k.T, input_precision="ieee") * scale, -float("inf"))
+        new = tl.maximum(top, s.max(axis=1))
+        p = tl.where(seen, tl.exp(s - finite(new)[:, None]), 0.0)
+        fade = tl.exp(top - finite(new))
+        total = total * fade + p.sum(axis=1)
+        acc = tl.dot(p.to(v.dtype), v, acc * fade[:, None], input_precision="ieee")
+        top = new
+    out = tl.where(total[:, None] > 0.0, acc / tl.where(total > 0.0, total, 1.0)[:, None], 0.0)
+    tl.store(o_ptr + i[:, None] * D + d, out.to(o_ptr.dtype.element_ty), mask=i[:, None] < Sq)
+
+
+def window_attention(q, k, v, window):
+    (Sq, D), Sk = q.shape, len(k)
+    o = torch.empty_like(q)
+    window_kernel[(triton.cdiv(Sq, 16),)](q, k, v, o, Sq, Sk, D**-0.5, min(window, Sk), D=D, QUERIES=16, KEYS=32)
+    return o
+
+
+# %% 6.6 | keys and values are loaded transposed, p comes from powers of two, and the tile of dq is stored ...
+@triton.jit
+def query_gradient_kernel(
+    q_ptr, k_ptr, v_ptr, o_ptr, lse_ptr, do_ptr, dq_ptr, Sq, Sk, scale,
+    D: tl.constexpr, QUERIES: tl.constexpr, KEYS: tl.constexpr,
+):  # fmt: skip
+    LOG2_E: tl.constexpr = 1.4426950408889634
+    first = tl.program_id(0) * QUERIES
+    i = first + tl.arange(0, QUERIES)
+    d = tl.arange(0, D)
+    at = i[:, None] * D + d[None, :]
+    mine = i[:, None] < Sq
+    q = tl.load(q_ptr + at, mask=mine, other=0.0)
+    grad = tl.load(do_ptr + at, mask=mine, other=0.0)
+    o = tl.load(o_ptr + at, mask=mine, other=0.0)
+    delta = tl.sum(o.to(tl.float32) * grad.to(tl.float32), axis=1)
+    lse = tl.load(lse_ptr + i, mask=i < Sq, other=0.0)
+    acc = tl.zeros((QUERIES, D), tl.float32)
+    for start in range(0, Sk, KEYS):
+        j = start + tl.arange(0, KEYS)
+        there = (j < Sk)[None, :]
+        k_t = tl.load(k_ptr + j[None, :] * D + d[:, None], mask=there, other=0.0)
+        v_t = tl.load(v_ptr + j[None, :] * D + d[:, None], mask=there, other=0.0)
+        s = tl.dot(q, k_t, input_precision="ieee") * scale
+        p = tl.where(there, tl.exp2((s - lse[:, None]) * LOG2_E), 0.0)
+        ds = tl.where(there, p * (tl.dot(grad, v_t, input_precision="ieee") - delta[:, None]) * scale, 0.0)
+        acc = tl.dot(ds.to(k_t.dtype), tl.trans(k_t), acc, input_precision="ieee")
+    out = tl.make_tensor_descriptor(dq_ptr, shape=[Sq, D], strides=[D, 1], block_shape=[QUERIES, D])
+    out.store([first, 0], acc.to(dq_ptr.dtype.element_ty))
+
+
+def query_gradient(q, k, v, o, lse, do):
+    (Sq, D), Sk = q.shape, len(k)
+    dq = torch.empty_like(q)
+    triton.set_allocator(lambda size, alignment, stream: torch.empty(size, dtype=torch.int8, device=q.device))
+    query_gradient_kernel[(triton.cdiv(Sq, 16),)](q, k, v, o, lse, do, dq, Sq, Sk, D**-0.5, D=D, QUERIES=16, KEYS=16)
+    return dq

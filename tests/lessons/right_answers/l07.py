@@ -437,3 +437,286 @@ def pack_keys(k, k_cache, slot_mapping, scale):
     PAGE, X = k_cache.shape[3:]
     sizes = {"X": X, "BH": triton.next_power_of_2(KH), "BP": triton.next_power_of_2(D // X)}
     pack_kernel[(T,)](k, k_cache, slot_mapping, scale, KH, D, PAGE, TOP=torch.finfo(k_cache.dtype).max, **sizes)
+
+
+# %% 7.a | the row is copied in pieces of 64, so the block does not grow with it
+@triton.jit
+def store_rows_kernel(x_ptr, cache_ptr, places_ptr, N, PIECE: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    to = cache_ptr + tl.load(places_ptr + row).to(tl.int64) * N
+    from_ = x_ptr + row * N
+    for start in range(0, N, PIECE):
+        c = start + tl.arange(0, PIECE)
+        tl.store(to + c, tl.load(from_ + c, mask=c < N), mask=c < N)
+
+
+def store_rows(x, cache, places):
+    rows, N = x.shape
+    store_rows_kernel[(rows,)](x, cache, places, N, PIECE=64)
+
+
+# %% 7.b | the slot is the token's number moved by as many pages as its page of the cache is away from its page ...
+@triton.jit
+def slots_kernel(tokens_ptr, table_ptr, slots_ptr, n, PAGE, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    live = i < n
+    token = tl.load(tokens_ptr + i, mask=live, other=0).to(tl.int64)
+    nth = token // PAGE
+    page = tl.load(table_ptr + nth, mask=live, other=0).to(tl.int64)
+    slot = token + (page - nth) * PAGE
+    tl.store(slots_ptr + i, slot.to(slots_ptr.dtype.element_ty), mask=live)
+
+
+def slots_of(tokens, table, page):
+    slots = torch.empty_like(tokens)
+    n = tokens.numel()
+    slots_kernel[lambda meta: (triton.cdiv(n, meta["BLOCK"]),)](tokens, table, slots, n, PAGE=page, BLOCK=16)
+    return slots
+
+
+# %% 7.1 | a device function copies a row in pieces of 128, and the kernel calls it twice, for the key and for ...
+@triton.jit
+def copy_row(source, target, WIDTH, PIECE: tl.constexpr):
+    for start in range(0, WIDTH, PIECE):
+        c = start + tl.arange(0, PIECE)
+        tl.store(target + c, tl.load(source + c, mask=c < WIDTH), mask=c < WIDTH)
+
+
+@triton.jit
+def append_kernel(
+    k_ptr, v_ptr, k_cache_ptr, v_cache_ptr, positions_ptr, stride_kt, stride_vt, WIDTH, PIECE: tl.constexpr
+):
+    token = tl.program_id(0).to(tl.int64)
+    place = tl.load(positions_ptr + token) * WIDTH
+    copy_row(k_ptr + token * stride_kt, k_cache_ptr + place, WIDTH, PIECE)
+    copy_row(v_ptr + token * stride_vt, v_cache_ptr + place, WIDTH, PIECE)
+
+
+def append_kv(k, v, k_cache, v_cache, positions):
+    T, KH, D = k.shape
+    append_kernel[(T,)](
+        k_ptr=k, v_ptr=v, k_cache_ptr=k_cache, v_cache_ptr=v_cache, positions_ptr=positions,
+        stride_kt=k.stride(0), stride_vt=v.stride(0), WIDTH=KH * D, PIECE=128,
+    )  # fmt: skip
+
+
+# %% 7.2 | a program takes four tokens as a block of two dimensions, tokens past the end are given slot -1, and ...
+@triton.heuristics({"BLOCK": lambda args: triton.next_power_of_2(args["WIDTH"])})
+@triton.jit
+def pages_kernel(
+    k_ptr, v_ptr, k_cache_ptr, v_cache_ptr, slots_ptr, stride_page, T, PAGE, WIDTH,
+    TOKENS: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    t = tl.program_id(0).to(tl.int64) * TOKENS + tl.arange(0, TOKENS)
+    slot = tl.load(slots_ptr + t, mask=t < T, other=-1)[:, None]
+    c = tl.arange(0, BLOCK)[None, :]
+    live = (slot >= 0) & (c < WIDTH)
+    from_ = t[:, None] * WIDTH + c
+    to = slot // PAGE * stride_page + slot % PAGE * WIDTH + c
+    tl.store(k_cache_ptr + to, tl.load(k_ptr + from_, mask=live, other=0.0), mask=live)
+    tl.store(v_cache_ptr + to, tl.load(v_ptr + from_, mask=live, other=0.0), mask=live)
+
+
+def write_pages(k, v, k_cache, v_cache, slot_mapping):
+    T, KH, D = k.shape
+    width = KH * D
+    pages_kernel[(triton.cdiv(T, 4),)](
+        k, v, k_cache, v_cache, slot_mapping, k_cache.stride(0), T, k_cache.shape[1], width, TOKENS=4
+    )  # fmt: skip
+
+
+# %% 7.3 | a head is one block of D numbers, and each number loads its partner at d ^ HALF
+@triton.jit
+def move_head(x_ptr, out_ptr, cos_ptr, sin_ptr, position, exists, HALF: tl.constexpr, TURN: tl.constexpr):
+    """One head from x_ptr to out_ptr, turned if TURN says so; stored only where `exists` is true."""
+    d = tl.arange(0, 2 * HALF)
+    number = tl.load(x_ptr + d).to(tl.float32)
+    if TURN:
+        partner = tl.load(x_ptr + (d ^ HALF)).to(tl.float32)
+        angle = position * HALF + d % HALF
+        cos, sin = tl.load(cos_ptr + angle), tl.load(sin_ptr + angle)
+        number = number * cos + tl.where(d < HALF, -partner, partner) * sin
+    if exists:
+        tl.store(out_ptr + d, number.to(out_ptr.dtype.element_ty))
+
+
+@triton.jit
+def rope_cache_kernel(
+    q_ptr, k_ptr, v_ptr, q_out_ptr, k_cache_ptr, v_cache_ptr, slots_ptr, positions_ptr, cos_ptr, sin_ptr,
+    stride_qt, stride_kt, stride_vt, QH: tl.constexpr, KH: tl.constexpr, HALF: tl.constexpr,
+):  # fmt: skip
+    D: tl.constexpr = HALF * 2
+    token, head = tl.program_id(0).to(tl.int64), tl.program_id(1)
+    position = tl.load(positions_ptr + token)
+    slot = tl.load(slots_ptr + token)
+    if head < QH:
+        source, target = q_ptr + token * stride_qt + head * D, q_out_ptr + (token * QH + head) * D
+        move_head(source, target, cos_ptr, sin_ptr, position, True, HALF, True)
+    else:
+        nth = (head - QH) % KH
+        place = (slot * KH + nth) * D
+        if head - QH < KH:
+            source = k_ptr + token * stride_kt + nth * D
+            move_head(source, k_cache_ptr + place, cos_ptr, sin_ptr, position, slot >= 0, HALF, TURN=True)
+        else:
+            source = v_ptr + token * stride_vt + nth * D
+            move_head(source, v_cache_ptr + place, cos_ptr, sin_ptr, position, slot >= 0, HALF, TURN=False)
+
+
+def rope_and_cache(q, k, v, k_cache, v_cache, slot_mapping, positions, cos, sin):
+    (T, QH, D), KH = q.shape, k.shape[1]
+    q_out = torch.empty((T, QH, D), dtype=q.dtype, device=q.device)
+    rope_cache_kernel[(T, QH + 2 * KH)](
+        q, k, v, q_out, k_cache, v_cache, slot_mapping, positions, cos, sin,
+        stride_qt=q.stride(0), stride_kt=k.stride(0), stride_vt=v.stride(0), QH=QH, KH=KH, HALF=D // 2,
+    )  # fmt: skip
+    return q_out
+
+
+# %% 7.4 | the loop goes from page to page with one entry of the table each, in natural exponentials, and a ...
+@triton.jit
+def decode_kernel(
+    q_ptr, k_cache_ptr, v_cache_ptr, table_ptr, lens_ptr, o_ptr, stride_tb, scale, QH, KH, PAGE,
+    D: tl.constexpr, PLACES: tl.constexpr,
+):  # fmt: skip
+    sequence, head = tl.program_id(0).to(tl.int64), tl.program_id(1)
+    kv_head = head // (QH // KH)
+    d = tl.arange(0, D)[None, :]
+    place = tl.arange(0, PLACES)
+    q = tl.load(q_ptr + (sequence * QH + head) * D + d).to(tl.float32)
+    length = tl.load(lens_ptr + sequence)
+    top, total = -float("inf"), 0.0
+    acc = tl.zeros((D,), tl.float32)
+    for nth in range(tl.cdiv(length, PAGE)):
+        page = tl.load(table_ptr + sequence * stride_tb + nth).to(tl.int64)
+        there = (place < PAGE) & (nth * PAGE + place < length)
+        at = ((page * PAGE + place) * KH + kv_head)[:, None] * D + d
+        k = tl.load(k_cache_ptr + at, mask=there[:, None], other=0.0).to(tl.float32)
+        v = tl.load(v_cache_ptr + at, mask=there[:, None], other=0.0).to(tl.float32)
+        s = tl.where(there, tl.sum(k * q, axis=1) * scale, -float("inf"))
+        new = tl.maximum(top, s.max(axis=0))
+        p = tl.exp(s - new)
+        fade = tl.exp(top - new)
+        total = total * fade + p.sum(axis=0)
+        acc = acc * fade + tl.sum(p[:, None] * v, axis=0)
+        top = new
+    out = acc / tl.where(total == 0.0, 1.0, total)
+    tl.store(o_ptr + (sequence * QH + head) * D + tl.arange(0, D), out.to(o_ptr.dtype.element_ty))
+
+
+def paged_decode_attention(q, k_cache, v_cache, block_table, seq_lens):
+    (B, QH, D), (PAGE, KH) = q.shape, k_cache.shape[1:3]
+    o = torch.empty((B, QH, D), dtype=q.dtype, device=q.device)
+    decode_kernel[(B, QH)](
+        q, k_cache, v_cache, block_table, seq_lens, o, block_table.stride(0), 1 / math.sqrt(D), QH, KH, PAGE,
+        D=D, PLACES=triton.next_power_of_2(PAGE),
+    )  # fmt: skip
+    return o
+
+
+# %% 7.5 | part by part with a running maximum, the numbers of a row shared out among programs of 32 each
+@triton.jit
+def merge_kernel(parts_ptr, lse_ptr, out_ptr, S, D, BLOCK_D: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    d = tl.program_id(1) * BLOCK_D + tl.arange(0, BLOCK_D)
+    live = d < D
+    top, total = -float("inf"), 0.0
+    acc = tl.zeros((BLOCK_D,), tl.float32)
+    for i in range(S):
+        lse = tl.load(lse_ptr + row * S + i)
+        part = tl.load(parts_ptr + (row * S + i) * D + d, mask=live, other=0.0).to(tl.float32)
+        new = tl.maximum(top, lse)
+        centre = tl.where(new == -float("inf"), 0.0, new)
+        fade, weight = tl.exp2(top - centre), tl.exp2(lse - centre)
+        total = total * fade + weight
+        acc = acc * fade + part * weight
+        top = new
+    merged = tl.where(total == 0.0, 0.0, acc / tl.where(total == 0.0, 1.0, total))
+    tl.store(out_ptr + row * D + d, merged.to(out_ptr.dtype.element_ty), mask=live)
+
+
+def merge_parts(parts, lse):
+    rows, S, D = parts.shape
+    out = torch.empty((rows, D), dtype=parts.dtype, device=parts.device)
+    grid = lambda meta: (rows, triton.cdiv(D, meta["BLOCK_D"]))
+    merge_kernel[grid](parts, lse, out, S, D, BLOCK_D=32)
+    return out
+
+
+# %% 7.6 | padding leaves at once, and a head is stored as a tile of pieces and their numbers
+@triton.jit
+def pack_kernel(
+    k_ptr, cache_ptr, slots_ptr, scale, KH, D, PAGE, X: tl.constexpr, FP8_MAX: tl.constexpr, PIECES: tl.constexpr
+):
+    token = tl.program_id(0).to(tl.int64)
+    slot = tl.load(slots_ptr + token)
+    if slot >= 0:
+        page, place = slot // PAGE, slot % PAGE
+        piece, x = tl.arange(0, PIECES)[:, None], tl.arange(0, X)[None, :]
+        live = (piece * X + x) < D
+        source = k_ptr + token * KH * D + piece * X + x
+        target = cache_ptr + page * KH * D * PAGE + (piece * PAGE + place) * X + x
+        for _ in range(KH):
+            scaled = tl.load(source, mask=live, other=0.0).to(tl.float32) / scale
+            cut = tl.minimum(tl.maximum(scaled, -FP8_MAX), FP8_MAX)
+            tl.store(target, cut.to(cache_ptr.dtype.element_ty), mask=live)
+            source += D
+            target += D * PAGE
+
+
+def pack_keys(k, k_cache, slot_mapping, scale):
+    T, KH, D = k.shape
+    PAGE, X = k_cache.shape[3:]
+    pack_kernel[(T,)](
+        k, k_cache, slot_mapping, scale, KH, D, PAGE, X=X, FP8_MAX=torch.finfo(k_cache.dtype).max,
+        PIECES=triton.next_power_of_2(D // X),
+    )  # fmt: skip
+
+
+# %% 7.c | 64 rows in one program, pointers that move along K, and tl.expand_dims instead of None
+@triton.jit
+def linear_kernel(x_ptr, w_ptr, y_ptr, N, K, ROWS: tl.constexpr, COLS: tl.constexpr):
+    n = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
+    live = tl.expand_dims(n < N, 1)
+    k = tl.arange(0, COLS)
+    w_ptrs = w_ptr + tl.expand_dims(n * K, 1) + tl.expand_dims(k, 0)
+    products = tl.zeros((ROWS, COLS), tl.float32)
+    for start in range(0, K, COLS):
+        x = tl.load(x_ptr + start + k).to(tl.float32)
+        w = tl.load(w_ptrs, mask=live, other=0.0).to(tl.float32)
+        products += w * tl.expand_dims(x, 0)
+        w_ptrs += COLS
+    tl.store(y_ptr + n, tl.sum(products, axis=1).to(y_ptr.dtype.element_ty), mask=n < N)
+
+
+def linear(x, weight):
+    """x (1, K) times weight (N, K), K a multiple of 64."""
+    N, K = weight.shape
+    y = torch.empty((1, N), dtype=x.dtype, device=x.device)
+    linear_kernel[lambda meta: (triton.cdiv(N, meta["ROWS"]),)](x, weight, y, N, K, ROWS=64, COLS=64)
+    return y
+
+
+# %% 7.d | maximum and place come from one reduction, and what has been taken is struck out by its place
+@triton.jit
+def topk_kernel(x_ptr, values_ptr, places_ptr, N, k, BLOCK: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    cols = tl.arange(0, BLOCK)
+    left = tl.load(x_ptr + row * N + cols, mask=cols < N, other=-float("inf"))
+    values_ptr += row * k
+    places_ptr += row * k
+    for _ in range(k):
+        best, place = tl.max(left, axis=0, return_indices=True, return_indices_tie_break_left=True)
+        tl.store(values_ptr, best)
+        tl.store(places_ptr, place.to(tl.int64))
+        left = tl.where(cols == place, -float("inf"), left)
+        values_ptr += 1
+        places_ptr += 1
+
+
+def topk(x, k):
+    rows, N = x.shape
+    values = torch.empty((rows, k), dtype=x.dtype, device=x.device)
+    places = torch.empty((rows, k), dtype=torch.int64)
+    topk_kernel[(rows,)](x, values, places, N, k, BLOCK=triton.next_power_of_2(N))
+    return values, places

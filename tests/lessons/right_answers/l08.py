@@ -503,3 +503,278 @@ def softmax(x):
     y = torch.empty_like(x)
     softmax_kernel[(M,)](x, y, N, BLOCK=triton.next_power_of_2(N))
     return y
+
+
+# %% 8.a | two-dimensional blocks of 8 x 64 elements, launched with keywords and a lambda as grid, and the mark ...
+@triton.jit
+def mark_wrong_kernel(got_ptr, expected_ptr, out_ptr, atol, n, ROWS: tl.constexpr, COLS: tl.constexpr):
+    first = tl.program_id(0) * (ROWS * COLS)
+    at = first + tl.arange(0, ROWS)[:, None] * COLS + tl.arange(0, COLS)[None, :]
+    exists = at < n
+    distance = tl.load(got_ptr + at, mask=exists, other=0.0) - tl.load(expected_ptr + at, mask=exists, other=0.0)
+    within = tl.abs(distance) <= atol
+    tl.store(out_ptr + at, 1 - within.to(tl.int32), mask=exists)
+
+
+def mark_wrong(got, expected, atol):
+    n = got.numel()
+    out = torch.empty(n, dtype=torch.int32, device=got.device)
+    grid = lambda meta: (triton.cdiv(n, meta["ROWS"] * meta["COLS"]),)
+    mark_wrong_kernel[grid](got_ptr=got, expected_ptr=expected, out_ptr=out, atol=atol, n=n, ROWS=8, COLS=64)
+    return out
+
+
+# %% 8.b | a program paints three neighbouring blocks, one after the other, and computes their numbers from its own
+@triton.jit
+def paint_kernel(out_ptr, n, BLOCK: tl.constexpr, EACH: tl.constexpr):
+    first = tl.program_id(0) * EACH
+    for j in tl.static_range(EACH):
+        owner = first + j
+        offs = owner * BLOCK + tl.arange(0, BLOCK)
+        tl.store(out_ptr + offs, tl.zeros((BLOCK,), tl.int32) + owner, mask=offs < n)
+
+
+def paint(out, block):
+    n = out.numel()
+    grid = lambda meta: (triton.cdiv(n, meta["BLOCK"] * meta["EACH"]),)
+    paint_kernel[grid](out, n, BLOCK=block, EACH=3)
+
+
+# %% 8.1 | the language under another name, the block from a heuristic, and idle lanes are multiplied by 0 ...
+import triton.language as L
+
+
+def breaking_input():
+    """Arguments `(x,)` on which row_variance is wrong."""
+    rows = torch.full((3, 300), 50.0)
+    rows[:, ::2] += 1.0
+    return (rows,)
+
+
+cause = "padded-lanes"
+
+
+@triton.heuristics({"WIDTH": lambda args: triton.next_power_of_2(args["length"])})
+@triton.jit
+def variance_kernel(source, target, length, WIDTH: L.constexpr):
+    line = L.program_id(0).to(L.int64)
+    place = L.arange(0, WIDTH)
+    counts = (place < length).to(L.float32)
+    numbers = L.load(source + line * length + place, mask=place < length, other=0.0)
+    centre = L.sum(numbers, axis=0) / length
+    centred = (numbers - centre) * counts
+    L.store(target + line, L.sum(centred * centred, axis=0) / length)
+
+
+def row_variance(x):
+    count, length = x.shape
+    result = x.new_empty(count, dtype=torch.float32)
+    variance_kernel[(count,)](source=x, target=result, length=length)
+    return result
+
+
+def test_row_variance():
+    torch.manual_seed(0)
+    x = torch.randn(8, 500)
+    assert torch.allclose(row_variance(x), x.var(dim=1, unbiased=False), rtol=1e-3, atol=1e-3)
+
+
+# %% 8.2 | each lane keeps a maximum and a sum of its own along the row, and they are brought together once ...
+def breaking_input():
+    """Arguments `(x,)` on which row_lse is wrong."""
+    x = torch.linspace(-2.0, 2.0, 3 * 256).reshape(3, 256).clone()
+    x[1, :128] = -float("inf")
+    return (x,)
+
+
+cause = "inf-minus-inf"
+
+
+@triton.jit
+def finite_or_zero(x):
+    return tl.where(x == -float("inf"), 0.0, x)
+
+
+@triton.jit
+def lse_kernel(x_ptr, out_ptr, N, BLOCK: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    tops = tl.full((BLOCK,), -float("inf"), tl.float32)
+    totals = tl.zeros((BLOCK,), tl.float32)
+    for start in range(0, N, BLOCK):
+        cols = start + tl.arange(0, BLOCK)
+        x = tl.load(x_ptr + row * N + cols, mask=cols < N, other=-float("inf"))
+        highest = tl.maximum(tops, x)
+        base = finite_or_zero(highest)
+        totals = totals * tl.exp(tops - base) + tl.exp(x - base)
+        tops = highest
+    base = finite_or_zero(tl.max(tops, axis=0))
+    total = tl.sum(totals * tl.exp(tops - base), axis=0)
+    tl.store(out_ptr + row, base + tl.log(total))
+
+
+def row_lse(x):
+    M, N = x.shape
+    out = torch.empty((M,), dtype=torch.float32, device=x.device)
+    lse_kernel[(M,)](x, out, N, BLOCK=256)
+    return out
+
+
+def test_row_lse():
+    torch.manual_seed(0)
+    x = torch.randn(4, 200)
+    x[:, 150:] = -float("inf")
+    assert torch.allclose(row_lse(x), torch.logsumexp(x, dim=1), rtol=1e-4, atol=1e-4)
+
+
+# %% 8.4 | a lane owns both elements of a pair, and a program walks over several rows in steps of the grid
+def breaking_input():
+    """Arguments `(x, cos, sin)` on which rotate is wrong on some engine."""
+    angle = torch.linspace(0.1, 1.4, 3 * 128).reshape(3, 128)
+    return torch.randn(3, 256), angle.cos(), angle.sin()
+
+
+cause = "partner-of-another-wave"
+
+
+@triton.jit
+def turn(a, b, cos, sin):
+    return a * cos - b * sin, b * cos + a * sin
+
+
+@triton.jit
+def rotate_kernel(x_ptr, cos_ptr, sin_ptr, M, HALF: tl.constexpr):
+    i = tl.arange(0, HALF)
+    for row in range(tl.program_id(0).to(tl.int64), M, tl.num_programs(0)):
+        left = x_ptr + row * (2 * HALF) + i
+        right = left + HALF
+        cos = tl.load(cos_ptr + row * HALF + i)
+        sin = tl.load(sin_ptr + row * HALF + i)
+        first, second = turn(tl.load(left), tl.load(right), cos, sin)
+        tl.store(left, first)
+        tl.store(right, second)
+
+
+def rotate(x, cos, sin):
+    M, D = x.shape
+    rotate_kernel[(min(M, 256),)](x, cos, sin, M, HALF=D // 2, num_warps=4)
+
+
+def test_rotate():
+    torch.manual_seed(0)
+    x, angle = torch.randn(4, 64), torch.rand(4, 32)
+    (a, b), cos, sin = x.chunk(2, dim=1), angle.cos(), angle.sin()
+    expected = torch.cat([a * cos - b * sin, b * cos + a * sin], dim=1)
+    rotate(x, cos, sin)
+    assert torch.allclose(x, expected, rtol=1e-4, atol=1e-4)
+
+
+# %% 8.6 | two walks over the row in blocks of 4096, the second from the end to the beginning, since the end is ...
+def breaking_target():
+    """A pair, such as ("gfx1100", 1000): an architecture, and an N for which scale_rows spills there."""
+    return "gfx1100", 60_000
+
+
+cause = "block-too-large"
+
+
+@triton.jit
+def piece(x_ptr, start, N, BLOCK: tl.constexpr):
+    cols = start + tl.arange(0, BLOCK)
+    return tl.load(x_ptr + cols, mask=cols < N, other=0.0), cols
+
+
+@triton.jit
+def scale_kernel(x_ptr, y_ptr, N, BLOCK: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    squares = tl.zeros((BLOCK,), tl.float32)
+    blocks = tl.cdiv(N, BLOCK)
+    for i in range(0, blocks):
+        x, cols = piece(x_ptr + row * N, i * BLOCK, N, BLOCK)
+        squares += x * x
+    scale = tl.rsqrt(tl.sum(squares, axis=0) / N + 1e-6)
+    for i in range(0, blocks):
+        x, cols = piece(x_ptr + row * N, (blocks - 1 - i) * BLOCK, N, BLOCK)
+        tl.store(y_ptr + row * N + cols, x * scale, mask=cols < N)
+
+
+def scale_rows(x):
+    M, N = x.shape
+    y = torch.empty_like(x)
+    scale_kernel[(M,)](x, y, N, BLOCK=min(4096, triton.next_power_of_2(N)), num_warps=4)
+    return y
+
+
+def test_scale_rows():
+    torch.manual_seed(0)
+    for N in (100, 4096, 40_000):
+        x = torch.randn(2, N)
+        expected = x * torch.rsqrt(x.square().mean(dim=1, keepdim=True) + 1e-6)
+        assert torch.allclose(scale_rows(x), expected, rtol=1e-4, atol=1e-4)
+
+
+# %% 8.8 | a two-dimensional grid: a program has one token and as many of its heads as make 2048 numbers, masked
+def breaking_input():
+    """Arguments `(x, gain)` on which scale_heads is wrong."""
+    return torch.randn(4, 12, 32), torch.arange(1.0, 13.0)
+
+
+cause = "heads-not-masked"
+
+
+@triton.jit
+def scale_heads_kernel(x_ptr, gain_ptr, y_ptr, H, D: tl.constexpr, HEADS: tl.constexpr):
+    token = tl.program_id(0).to(tl.int64)
+    head = tl.program_id(1) * HEADS + tl.arange(0, HEADS)
+    exists = head < H
+    shift = token * H * D + head[:, None] * D + tl.arange(0, D)[None, :]
+    factor = tl.load(gain_ptr + head, mask=exists, other=0.0)
+    numbers = tl.load(x_ptr + shift, mask=exists[:, None], other=0.0)
+    tl.store(y_ptr + shift, numbers * factor[:, None], mask=exists[:, None])
+
+
+def scale_heads(x, gain):
+    tokens, heads, D = x.shape
+    y = torch.empty_like(x)
+    grid = lambda meta: (tokens, triton.cdiv(heads, meta["HEADS"]))
+    scale_heads_kernel[grid](x, gain, y, heads, D=D, HEADS=min(triton.next_power_of_2(heads), max(1, 2048 // D)))
+    return y
+
+
+def test_scale_heads():
+    torch.manual_seed(0)
+    for H in (8, 16, 32):
+        x, gain = torch.randn(3, H, 16), torch.randn(H)
+        assert torch.equal(scale_heads(x, gain), x * gain[:, None])
+
+
+# %% 8.11 | a row is cut into parts of 65,536 numbers, whose float32 sums are added to zeros by an atomic each
+def breaking_input():
+    """Arguments `(x,)` on which row_sum is wrong."""
+    return (torch.ones(2, 1 << 20, dtype=torch.bfloat16),)
+
+
+cause = "narrow-accumulator"
+
+
+@triton.jit
+def row_sum_kernel(x_ptr, out_ptr, N, PART: tl.constexpr, BLOCK: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    first = tl.program_id(1).to(tl.int64) * PART
+    sums = tl.zeros((BLOCK,), tl.float32)
+    for start in range(first, tl.minimum(first + PART, N), BLOCK):
+        cols = start + tl.arange(0, BLOCK)
+        sums += tl.load(x_ptr + row * N + cols, mask=cols < N, other=0.0).to(tl.float32)
+    tl.atomic_add(out_ptr + row, tl.sum(sums, axis=0), sem="relaxed")
+
+
+def row_sum(x):
+    M, N = x.shape
+    out = torch.zeros((M,), dtype=torch.float32, device=x.device)
+    row_sum_kernel[lambda meta: (M, triton.cdiv(N, meta["PART"]))](x, out, N, PART=65536, BLOCK=2048)
+    return out
+
+
+def test_row_sum():
+    torch.manual_seed(0)
+    x = torch.rand(3, 10_000).to(torch.bfloat16)
+    assert torch.allclose(row_sum(x), x.float().sum(dim=1), rtol=1e-2, atol=0.0)
