@@ -253,7 +253,10 @@ def test_the_upper_half_of_the_words_counts_down():
 
 def test_places_are_counted_where_the_tokens_are(monkeypatch):
     """A device without numbers stands for a GPU."""
-    x, table, seen = torch.empty(3, 2, 4, 16, device="meta"), torch.empty(3, 8, device="meta"), []
-    monkeypatch.setattr(reference, "rotate_tokens", lambda x, rows, *angles: seen.append(rows.device) or x)
-    reference.rope(x, table, table)
-    assert seen == [x.device]
+
+    def tell(x, rows, *angles):
+        raise LookupError(f"rows on {rows.device}")
+
+    monkeypatch.setattr(reference, "rotate_tokens", tell)
+    with pytest.raises(LookupError, match="rows on meta"):
+        reference.rope(torch.empty(3, 2, 4, 16, device="meta"), *torch.empty(2, 3, 8, device="meta"))
