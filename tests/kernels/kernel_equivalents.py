@@ -149,7 +149,7 @@ EQUIVALENT = {
         Equivalent("lost-conversion", r"behind `(x|residual)`.*\n.*return \(residual", _WIDENED),
         Equivalent("lost-conversion", r"else x$", _DROPPED),
         Equivalent("lost-conversion", r"behind `x`.*\n.*q = \(x / scale\[", _WIDENED),
-        Equivalent("lost-conversion", r"behind `(x|cos)`.*\n.*x, cos, sin = ", _WIDENED),
+        Equivalent("lost-conversion", r"behind `cos`.*\n.*x, cos, sin = ", _WIDENED),
         Equivalent("lost-conversion", r"behind `cos`.*\n.*rows\.double\(\).*\* cos$", _WIDENED),
         Equivalent("lost-conversion", r"behind `scale`.*\n.*return scale\.view\(-1, 1\)", _WIDENED),
         Equivalent("lost-conversion", r"behind `k_pe\[tokens:\]`|behind `k_nope`.*\n.*cat\(\[k_nope, k_pe\]", _JOINED),

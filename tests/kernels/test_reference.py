@@ -244,6 +244,13 @@ def test_the_formula_is_rounded_once(case, dtype):
             assert torch.equal(got.double(), want.double()), f"result {i} for seed {seed}"
 
 
+def test_the_gradient_of_a_rotation_is_rounded_once(dtype):
+    """It is turned back; each element of x has a share in two of the result."""
+    x, dy = (drawn(torch.Generator().manual_seed(seed), dtype, 31, 4, 16) for seed in (0, 1))
+    reference.rotate_tokens(x.requires_grad_(), torch.arange(31), COS, SIN, "neox").backward(dy)
+    assert torch.equal(x.grad, turned(dy, torch.arange(31), COS, -SIN).to(dtype))
+
+
 def test_the_upper_half_of_the_words_counts_down():
     for word, steps in ((0, 0), (1, 1), (2**31 - 1, 2**31 - 1), (2**31, 2**31 - 1), (2**32 - 2, 1), (2**32 - 1, 0)):
         number = reference.uniform(torch.tensor([word]))
