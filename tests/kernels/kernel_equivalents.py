@@ -32,7 +32,14 @@ _EMPTY = "heads without elements have scores of 0, whatever the scale"
 _SAME = "both have the same shape there"
 _REPLACED_OUTSIDE = "lanes past the row are replaced, or meet a gradient of 0, and are not stored"
 _EARLIER = "an earlier dimension is read than the last, which is left out"
-_WIDENED = "the other factor is float64, and PyTorch widens this one to it"
+_WIDENED = "the other operand is float64, and PyTorch widens this one to it"
+_JOINED = "what is joined with it is float64, and PyTorch widens all that it joins"
+_DROPPED = "where p is 1 nothing is kept, and residual is widened in the sum"
+_FP8_BY_FLOAT32 = "PyTorch itself takes float64 to 8 bits by way of float32"
+_SEARCHED = "PyTorch itself searches in the integer type that holds both"
+_INTEGERS = "PyTorch itself multiplies integers by a number in float32"
+_CUT = "more words are drawn than x has elements, and the first of them are taken"
+_SQUARED = "a difference is squared, whichever way round it is"
 _BY_FLOAT32 = "PyTorch itself takes float64 to 8 bits by way of float32, and only caches of 8 bits have a scale"
 _ONE_LOOP = "interpreted, 0 is as good as zeros; compiled, a loop changes no shape, and the machine code's tests see it"
 _LARGE = "any large number does: where it is met, s or 1 - s is 0"
@@ -135,8 +142,22 @@ EQUIVALENT = {
         _promoted("factor = ", "evict_first", r"x \* \(1\.0 / scale\)"),
     ),
     "reference": (
-        Equivalent("shorter-shape", r"pixel = |visible = ", _EARLIER),
+        Equivalent("shorter-shape", r"pixel = |visible = |k64, v64 = |(block|page)_size = ", _EARLIER),
         Equivalent("lost-conversion", r"behind `(sin|rows)`", _WIDENED),
+        Equivalent("lost-conversion", r"`\.double` out behind `weight`.*\n.*\* torch\.rsqrt\(", _WIDENED),
+        Equivalent("lost-conversion", r"`\.double` out behind `bias`.*\n.*weight\.double\(\) \+ bias", _WIDENED),
+        Equivalent("lost-conversion", r"behind `(x|residual)`.*\n.*return \(residual", _WIDENED),
+        Equivalent("lost-conversion", r"else x$", _DROPPED),
+        Equivalent("lost-conversion", r"behind `x`.*\n.*q = \(x / scale\[", _WIDENED),
+        Equivalent("lost-conversion", r"behind `cos`.*\n.*x, cos, sin = ", _WIDENED),
+        Equivalent("lost-conversion", r"behind `cos`.*\n.*rows\.double\(\).*\* cos$", _WIDENED),
+        Equivalent("lost-conversion", r"behind `scale`.*\n.*return scale\.view\(-1, 1\)", _WIDENED),
+        Equivalent("lost-conversion", r"behind `k_pe\[tokens:\]`|behind `k_nope`.*\n.*cat\(\[k_nope, k_pe\]", _JOINED),
+        Equivalent("lost-conversion", r"behind `q`.*\n.*q\.to\(dtype\), scale", _FP8_BY_FLOAT32),
+        Equivalent("lost-conversion", r"behind `folded`", _INTEGERS),
+        Equivalent("lost-conversion", r"behind `counted`.*\n.*searchsorted", _SEARCHED),
+        Equivalent("lost-operand", r"leaves out `4`.*\n.*\[: x\.numel\(\)\]", _CUT),
+        Equivalent("swapped-operands", r"variance = .*\.square\(\)", _SQUARED),
         Equivalent("lost-conversion", r"leaves `\.float` out.*clamp", _BY_FLOAT32),
     ),
     "rms_norm": (
