@@ -37,7 +37,6 @@ _JOINED = "what is joined with it is float64, and PyTorch widens all that it joi
 _DROPPED = "where p is 1 nothing is kept, and residual is widened in the sum"
 _FP8_BY_FLOAT32 = "PyTorch itself takes float64 to 8 bits by way of float32"
 _SEARCHED = "PyTorch itself searches in the integer type that holds both"
-_INTEGERS = "PyTorch itself multiplies integers by a number in float32"
 _CUT = "more words are drawn than x has elements, and the first of them are taken"
 _SQUARED = "a difference is squared, whichever way round it is"
 _BY_FLOAT32 = "PyTorch itself takes float64 to 8 bits by way of float32, and only caches of 8 bits have a scale"
@@ -154,7 +153,6 @@ EQUIVALENT = {
         Equivalent("lost-conversion", r"behind `scale`.*\n.*return scale\.view\(-1, 1\)", _WIDENED),
         Equivalent("lost-conversion", r"behind `k_pe\[tokens:\]`|behind `k_nope`.*\n.*cat\(\[k_nope, k_pe\]", _JOINED),
         Equivalent("lost-conversion", r"behind `q`.*\n.*q\.to\(dtype\), scale", _FP8_BY_FLOAT32),
-        Equivalent("lost-conversion", r"behind `folded`", _INTEGERS),
         Equivalent("lost-conversion", r"behind `counted`.*\n.*searchsorted", _SEARCHED),
         Equivalent("lost-operand", r"leaves out `4`.*\n.*\[: x\.numel\(\)\]", _CUT),
         Equivalent("swapped-operands", r"variance = .*\.square\(\)", _SQUARED),

@@ -279,6 +279,18 @@ def test_the_reference_finds_sequences_whose_starts_lie_apart_without_a_warning(
     assert rows.tolist() == [0, 1, 0, 1, 2]
 
 
+def test_random_numbers_are_float32_whatever_a_model_is_made_in():
+    """Integers times a number are of the default dtype."""
+    words, before = torch.tensor([123456789, 3987654321]), torch.get_default_dtype()
+    want = reference.uniform(words)
+    torch.set_default_dtype(torch.bfloat16)
+    try:
+        got = reference.uniform(words)
+    finally:
+        torch.set_default_dtype(before)
+    assert got.dtype == torch.float32 and torch.equal(got, want)
+
+
 # ---- refusals and what surrounds the kernels -----------------------------------------------------------------------
 
 
