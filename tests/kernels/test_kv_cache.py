@@ -158,6 +158,9 @@ def test_each_tensor_of_sequences_has_strides_of_its_own(device, small_gpu):
     for caches in (pages(2, 5, 2, 16, torch.float32, device), wide):
         check_contiguous(q, k, v, caches, positions)
         check_paged(q[1], k[1], v[1], caches, slots, places(3, device))
+    wide = [randn((3, 3, 4, 5, 4), device=device)[:2, :2], randn((2, 4, 24, 5), device=device)[:, :2, :16]]
+    for caches in (pages(2, 5, 2, 16, torch.float32, device, "packed"), wide):
+        check_paged(q[1], k[1], v[1], caches, slots, places(3, device), layout="packed")
 
 
 @styles
@@ -383,8 +386,9 @@ def test_fp8_is_rounded_to_nearest_even_and_clamped(layout, fp8, device):
 
 
 def test_scales_of_16_bits_divide_as_those_of_32(fp8, device):
-    _, k, v = heads(4, (1, 2), 64, device=device)
-    scale, slots = torch.tensor([0.3], dtype=torch.bfloat16, device=device), slots_of(0, 5, 3, 4, device=device)
+    """1 / scale is larger than a float16 can be."""
+    k, v = (x * 1e-4 for x in heads(4, (1, 2), 64, device=device)[1:])
+    scale, slots = torch.tensor([1e-5], dtype=torch.float16, device=device), slots_of(0, 5, 3, 4, device=device)
     results = [pages(2, 3, 2, 64, fp8, device) for _ in range(2)]
     for caches, same in zip(results, (scale, scale.float())):
         run("paged_kv_cache_update", None, k, v, *caches, slots, k_scale=same, v_scale=same)
