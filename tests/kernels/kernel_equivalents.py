@@ -30,6 +30,7 @@ _MAGNITUDE = "only its magnitude is used"
 _MORE_KEYS = "the block of keys that is looked at too much is masked, key by key"
 _EMPTY = "heads without elements have scores of 0, whatever the scale"
 _NO_SCALE = "only a cache of fp8 looks at a scale, and there always is one for it"
+_DIVIDED = "all that is done with the scale is to divide 1.0 by it, and Triton divides 16 bits in float32"
 _ONE_DIMENSION = "positions have one dimension, the first and the last"
 _NO_SLOT = "a row past the last has the slot -1, which is asked for beside, and a tile is of one head"
 _SAME = "both have the same shape there"
@@ -87,6 +88,7 @@ EQUIVALENT = {
         *idle(r"x = tl\.load", "slots_ptr", "positions_ptr"),
         Equivalent("other-size", r"where `turned`.*\n.*kv_blocks", _NO_TABLES),
         Equivalent("other-constant", r"`1\.0`\n.*if scale_ptr is None", _NO_SCALE),
+        Equivalent("without-float32", r"tl\.load\(scale_ptr\)", _DIVIDED),
         Equivalent("other-constant", r"one where .* two\n.*BLOCK_P=", WIDER),
     ),
     "layer_norm": (
@@ -119,6 +121,7 @@ EQUIVALENT = {
         _lanes(ZERO, r"[qw] = tl\.load"),
         Equivalent("half-mask", r"`mask` beside `slot >= 0`", _NO_SLOT),
         Equivalent("other-constant", r"`1\.0`\n.*if scale_ptr is None", _NO_SCALE),
+        Equivalent("without-float32", r"tl\.load\(scale_ptr\)", _DIVIDED),
         Equivalent("other-constant", r"one where .* two\n.*BLOCK_P=", WIDER),
         Equivalent("other-host-size", r"`positions\.stride\(-1\)` for `positions\.stride\(0\)`", _ONE_DIMENSION),
     ),
