@@ -406,7 +406,7 @@ def kv_cache_update(
     checks.below(k_cache.shape[1], "the places of the cache", positions=positions)
     _check_angles(k, cos, sin, style, positions, (batch, seq_len))
     _check_memory(caches, heads, cos is not None, positions=positions)
-    if k.numel() == 0 or k_cache.numel() == 0 or not uses_triton(k):
+    if k.numel() == 0 or not uses_triton(k):
         return reference.kv_cache_update(q, k, v, k_cache, v_cache, positions, cos, sin, style=style)
     turned_q = None if cos is None else q
     q_out = None if turned_q is None else q.new_empty(q.shape)

@@ -29,6 +29,10 @@ _MAXIMUM = "a maximum of numbers of 16 bits is one of them"
 _MAGNITUDE = "only its magnitude is used"
 _MORE_KEYS = "the block of keys that is looked at too much is masked, key by key"
 _EMPTY = "heads without elements have scores of 0, whatever the scale"
+_NO_SCALE = "only a cache of fp8 looks at a scale, and there always is one for it"
+_DIVIDED = "all that is done with the scale is to divide 1.0 by it, and Triton divides 16 bits in float32"
+_ONE_DIMENSION = "positions have one dimension, the first and the last"
+_NO_SLOT = "a row past the last has the slot -1, which is asked for beside, and a tile is of one head"
 _SAME = "both have the same shape there"
 _REPLACED_OUTSIDE = "lanes past the row are replaced, or meet a gradient of 0, and are not stored"
 _EARLIER = "an earlier dimension is read than the last, which is left out"
@@ -89,6 +93,9 @@ EQUIVALENT = {
     "kv_cache": (
         *idle(r"x = tl\.load", "slots_ptr", "positions_ptr"),
         Equivalent("other-size", r"where `turned`.*\n.*kv_blocks", _NO_TABLES),
+        Equivalent("other-constant", r"`1\.0`\n.*if scale_ptr is None", _NO_SCALE),
+        Equivalent("without-float32", r"tl\.load\(scale_ptr\)", _DIVIDED),
+        Equivalent("other-constant", r"one where .* two\n.*BLOCK_P=", WIDER),
     ),
     "layer_norm": (
         _lanes(IDLE, r"bias = tl\.load", "d_new_residual_ptr"),
@@ -118,6 +125,11 @@ EQUIVALENT = {
         Equivalent("without-precision", ".", _FULL),
         *idle(r"nope_ptr \+ offs_d", "slots_ptr"),
         _lanes(ZERO, r"[qw] = tl\.load"),
+        Equivalent("half-mask", r"`mask` beside `slot >= 0`", _NO_SLOT),
+        Equivalent("other-constant", r"`1\.0`\n.*if scale_ptr is None", _NO_SCALE),
+        Equivalent("without-float32", r"tl\.load\(scale_ptr\)", _DIVIDED),
+        Equivalent("other-constant", r"one where .* two\n.*BLOCK_P=", WIDER),
+        Equivalent("other-host-size", r"`positions\.stride\(-1\)` for `positions\.stride\(0\)`", _ONE_DIMENSION),
     ),
     "modules": (Equivalent("shorter-shape", r"`x\.shape`.*\n.*layout", _EARLIER),),
     "paged_attention": (
@@ -131,6 +143,8 @@ EQUIVALENT = {
     "qkv": (
         Equivalent("other-size", "`kv_heads` where `table_rows`", _NO_TABLES),
         Equivalent("other-size", "`BLOCK_T` where `table_rows`", _NO_TABLES),
+        Equivalent("other-size", r"`q_heads` where `table_rows`.*\n.*q_heads \+ kv_heads", _NO_TABLES),
+        Equivalent("other-host-size", r"`positions\.stride\(-1\)` for `positions\.stride\(0\)`", _ONE_DIMENSION),
         Equivalent("lost-operand", "`BLOCK_P`", _SMALLER_STEPS),
         Equivalent("other-constant", r"copy_heads", _SMALLER_STEPS),
         Equivalent("other-constant", r"BLOCK_P=triton", WIDER),

@@ -147,6 +147,28 @@ def test_contiguous_strides_are_honoured(device, small_gpu):
     check_contiguous(q, k, v, caches, positions)
 
 
+def test_each_tensor_of_sequences_has_strides_of_its_own(device, small_gpu):
+    """Also where caches of the same shape, without gaps, have been written before."""
+    q, k, v = (
+        randn((2, 4 + i, count + 1 + i, 16 + 8 * i), device=device, seed=i)[:, :3, :count, :16]
+        for i, count in enumerate((3, 2, 2))
+    )
+    wide = [randn((3, 6 + i, 3 + i, 16 + 8 * i), device=device, seed=i)[:2, :5, :2, :16] for i in range(2)]
+    positions, slots = torch.tensor([[3, 0, 1], [4, 2, 0]], device=device), slots_of(9, 0, -1, device=device)
+    for caches in (pages(2, 5, 2, 16, torch.float32, device), wide):
+        check_contiguous(q, k, v, caches, positions)
+        check_paged(q[1], k[1], v[1], caches, slots, places(3, device))
+    wide = [randn((3, 3, 4, 5, 4), device=device)[:2, :2], randn((2, 4, 24, 5), device=device)[:, :2, :16]]
+    for caches in (pages(2, 5, 2, 16, torch.float32, device, "packed"), wide):
+        check_paged(q[1], k[1], v[1], caches, slots, places(3, device), layout="packed")
+
+
+@styles
+def test_heads_wider_than_any_model_has_them(style, device):
+    caches, positions = pages(1, 2, 1, 1040, torch.float32, device), torch.tensor([[1]], device=device)
+    check_contiguous(*heads((1, 1), (1, 1), 1040, device=device), caches, positions, style=style)
+
+
 # ---- pages ---------------------------------------------------------------------------------------------------------
 
 
@@ -170,6 +192,14 @@ def test_paged_sizes(layout, tokens, kv_heads, head_dim, page_size, device, smal
     caches = pages(count, page_size, kv_heads, head_dim, torch.bfloat16, device, layout)
     q, k, v = heads(tokens, (2 * kv_heads, kv_heads), head_dim, torch.bfloat16, device)
     check_paged(q, k, v, caches, slots, places(tokens, device), layout=layout)
+
+
+@layouts
+def test_neighbours_that_are_pairs_end_with_their_head(layout, device, small_gpu):
+    """24 elements, where a block has 32: what follows is the next head, place or page."""
+    q, k, v = heads(3, (3, 2), 24, device=device)
+    caches, slots = pages(3, 4, 2, 24, torch.float32, device, layout), slots_of(4, 0, 7, device=device)
+    check_paged(q, k, v, caches, slots, places(3, device), layout=layout, style="gptj")
 
 
 @pytest.mark.slow
@@ -355,6 +385,16 @@ def test_fp8_is_rounded_to_nearest_even_and_clamped(layout, fp8, device):
         assert torch.equal(got.isnan(), k.isnan()) and torch.equal(got.nan_to_num(), expected.nan_to_num())
 
 
+def test_scales_of_16_bits_divide_as_those_of_32(fp8, device):
+    """1 / scale is larger than a float16 can be."""
+    k, v = (x * 1e-4 for x in heads(4, (1, 2), 64, device=device)[1:])
+    scale, slots = torch.tensor([1e-5], dtype=torch.float16, device=device), slots_of(0, 5, 3, 4, device=device)
+    results = [pages(2, 3, 2, 64, fp8, device) for _ in range(2)]
+    for caches, same in zip(results, (scale, scale.float())):
+        run("paged_kv_cache_update", None, k, v, *caches, slots, k_scale=same, v_scale=same)
+    assert all(torch.equal(a.view(torch.uint8), b.view(torch.uint8)) for a, b in zip(*results))
+
+
 def test_fp8_of_every_bfloat16(fp8, device):
     """All 65280 finite numbers, at scale 1: what PyTorch's own conversion makes of them."""
     every = torch.arange(-(2**15), 2**15, dtype=torch.int32).to(torch.int16).view(torch.bfloat16)
@@ -479,7 +519,8 @@ def test_caches_beyond_two_to_the_31_elements(layout, dims, device):
     """Pages, places, heads and groups of elements far apart."""
     q, k, v = heads(3, (1, 3), 24, torch.float16, device)
     caches = [far_apart(x, dim) for x, dim in zip(pages(3, 3, 3, 24, torch.float16, device, layout), dims)]
-    check_paged(q, k, v, caches, slots_of(8, 0, 5, device=device), places(3, device), layout=layout)
+    slots = slots_of(8, 0, 5, device=device).int()  # in the interpreter their product with a stride would overflow
+    check_paged(q, k, v, caches, slots, places(3, device), layout=layout)
     if layout == "flash":
         q, k, v = heads((3, 3), (1, 3), 24, torch.float16, device)
         check_contiguous(q, k, v, caches, torch.tensor([[2, 0, 1]] * 3, device=device))
@@ -499,7 +540,8 @@ def test_where_values_are_not_checked_nothing_is_written_out_of_bounds(device, m
     monkeypatch.setattr(course_kernels.checks, "values_are_checked", lambda tensor: False)
     q, k, v = heads(4, (2, 1), 8, device=device)
     cos, sin = tables(device, 8, 5)
-    caches = pages(2, 3, 1, 8, torch.float32, device)
+    longer = pages(3, 3, 1, 8, torch.float32, device)  # what lies behind the caches is not theirs
+    behind, caches = [cache[2].clone() for cache in longer], [cache[:2] for cache in longer]
     before = [cache.clone() for cache in caches]
     slots, positions = slots_of(6, 2**40, 1, 5, device=device), slots_of(0, 1, 5, -1, device=device)
     q_out, k_out = run("paged_kv_cache_update", q, k, v, *caches, slots, positions, cos, sin)
@@ -507,12 +549,18 @@ def test_where_values_are_not_checked_nothing_is_written_out_of_bounds(device, m
         assert turned[2:].isnan().all() and turned[:2].isfinite().all()
     untouched = slots_of(0, 2, 3, 4, device=device)
     assert all(torch.equal(a.view(6, 8)[untouched], b.view(6, 8)[untouched]) for a, b in zip(caches, before))
+    assert all(torch.equal(cache[2], was) for cache, was in zip(longer, behind))
 
     caches = [cache.clone() for cache in before]
     positions = torch.tensor([[3, -1], [2, 2**33]], device=device)
     run("kv_cache_update", None, *(x.view(2, 2, 1, 8) for x in (k, v)), *caches, positions)
     assert torch.equal(caches[0][1, 2], k[2]) and torch.equal(caches[1][1, 2], v[2])
     assert all(torch.equal(a.view(6, 8)[:5], b.view(6, 8)[:5]) for a, b in zip(caches, before))
+    q = q.view(2, 2, 2, 8)
+    nowhere = [cache[:, :0] for cache in caches]  # a cache without places: queries are turned all the same
+    positions = torch.tensor([[3, 1], [2, 0]], device=device)
+    q_out = run("kv_cache_update", q, *(x.view(2, 2, 1, 8) for x in (k, v)), *nowhere, positions, cos, sin)
+    assert_close(q_out, reference.rotate_tokens(q.double(), positions, cos, sin, "neox"), TOLERANCE[q.dtype])
 
 
 @layouts
@@ -527,6 +575,10 @@ def test_empty_tensors_give_empty_tensors(layout, device, no_launch):
         q_out = run("kv_cache_update", *heads((2, 0), (4, 2), 8, device=device), *caches, none.view(2, 0), cos, sin)
         assert q_out.shape == (2, 0, 4, 8)
     assert all(map(torch.equal, caches, before))
+    (q, k, v), no_slot, no_page = heads(2, (4, 2), 8, device=device), slots_of(-1, -1, device=device), slice(0, 0)
+    caches = [cache[no_page] for cache in caches]
+    q_out, k_out = run("paged_kv_cache_update", q, k, v, *caches, no_slot, places(2, device), cos, sin, layout=layout)
+    assert q_out.shape == q.shape and k_out.shape == k.shape
 
 
 @pytest.mark.parametrize(("tokens", "least"), [(1, 48), (64, 304), (4096, 1024)])

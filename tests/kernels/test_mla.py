@@ -98,6 +98,15 @@ def test_deepseek(style, tokens, dtype, device, small_gpu):
     check(args, style)
 
 
+def test_turned_parts_wider_than_any_model_has_them(device):
+    check(inputs(device, tokens=1, rows=2, heads=(1, 1), rope_dim=2050))
+
+
+def test_several_tiles_of_tokens_of_elements_and_of_heads(device):
+    with launch.sizes_as(dot_tiles=((16, 16, 64),)):
+        check(inputs(device, tokens=20, rows=20, heads=(9, 1), latent=17, depth=4, rope_dim=64))
+
+
 @pytest.mark.slow
 @styles
 def test_deepseek_batch(style, dtype, device):
@@ -117,8 +126,8 @@ def test_a_sum_is_kept_in_float32_and_rounded_once(device):
     args["q_nope"].fill_(1.0)
     args["w_uk"].fill_(1.0)
     args["w_uk"][..., 0] = 2048
-    args["q_nope"][..., 1:3] = 60000
-    args["w_uk"][..., 1], args["w_uk"][..., 2] = 2, -2
+    args["q_nope"][..., -2:] = 60000
+    args["w_uk"][..., -2], args["w_uk"][..., -1] = 2, -2
     out = run("mla_bmm_rope_cache", **args)
     assert (out[..., :24] == 2172).all()  # of 2048 + 125, a tie between 2172 and 2174, the even one
 
@@ -179,6 +188,16 @@ def test_a_latent_cache_of_fp8_holds_what_was_divided_by_the_scale(scale, fp8, d
     written = args["kv_cache"][args["slot_mapping"][3:]].double() if device == "cuda" else got[args["slot_mapping"][3:]]
     limit = torch.finfo(fp8).max * float(scale)
     assert ((written * float(scale) - exact.clamp(-limit, limit)).abs() <= exact.abs() / 16 + 2.0**-9).all()
+
+
+def test_a_scale_of_16_bits_divides_as_one_of_32(fp8, device):
+    """1 / scale is larger than a float16 can be."""
+    args, scale = inputs(device, rows=9), torch.tensor([1e-5], dtype=torch.float16, device=device)
+    args |= {name: args[name] * 1e-4 for name in ("k_nope", "k_pe")}
+    caches = [args["kv_cache"].to(fp8) for _ in range(2)]
+    for cache, same in zip(caches, (scale, scale.float())):
+        run("mla_bmm_rope_cache", **{**args, "kv_cache": cache}, k_scale=same)
+    assert torch.equal(*(cache.view(torch.uint8) for cache in caches))
 
 
 @pytest.mark.parametrize("backend", ["torch", "auto"])
@@ -262,7 +281,7 @@ def test_strides_are_honoured(dtype, device, small_gpu):
 )
 def test_elements_beyond_two_to_the_31(name, dim, device):
     sizes = {"tokens": 3, "rows": 3, "heads": (3, 3), "latent": 3, "depth": 3, "rope_dim": 2}
-    args = inputs(device, torch.float16, **sizes, slots=torch.tensor([2, 0, 1]))
+    args = inputs(device, torch.float16, **sizes, slots=torch.tensor([2, 0, 1], dtype=torch.int32))
     args["kv_cache"] = args["kv_cache"][:3]
     check({**args, name: far_apart(args[name], dim)})
 

@@ -228,6 +228,20 @@ def test_strided_parts_and_positions_are_read_in_place(style, device, small_gpu)
     check_split(q[:, :, :16].flatten(1), (4, 1), 16, positions, style)
 
 
+@styles
+def test_heads_wider_than_any_model_has_them(style, device):
+    check_split(randn((1, 3 * 2050), device=device), (1, 1), 2050, places(1, device), style)
+    check_rope_concat(parts(1, (1, 1), 4, 2050, device=device), places(1, device), style)
+
+
+def test_a_later_call_leaves_the_results_of_an_earlier_one(device):
+    args = parts(2, (2, 1), 4, 8, device=device)
+    first = run("concat_qk", *args)
+    before = [x.clone() for x in first]
+    run("concat_qk", *(-x for x in args))
+    assert all(map(torch.equal, first, before))
+
+
 def test_rows_of_a_projection_beyond_two_to_the_31_elements(device):
     check_split(far_apart(randn((3, 24), torch.float16, device), 0), (1, 1), 8, places(3, device))
 
