@@ -176,7 +176,7 @@ def padded(x, width):
 @pytest.mark.parametrize("norm", ["layer_norm", "add_layer_norm"])
 @pytest.mark.parametrize("total", [0, 25])
 def test_each_row_is_centred_by_its_own_first_element(total, norm, max_row, device):
-    """Another row's number leaves too few digits. The mean is kept for a gradient, and float32 holds that of total 0."""
+    """Another row's number leaves too few digits. The mean is kept for a gradient: float32 holds it if total is 0."""
     near = torch.randint(-8, 9, (3, 100), generator=torch.Generator().manual_seed(0)).double()
     near[:, -1] += total - near.sum(1)
     shift = 2.0**20 * torch.tensor([1, 3, 7])[:, None]
