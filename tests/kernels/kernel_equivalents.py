@@ -19,6 +19,9 @@ LAUNCHES = ("launch.rows", "launch.dots", "launch.attention")
 LAUNCH = "another launch, legal and covering the matrix (test_launch): the same values in another time"
 
 _AGAIN = "each turn computes it anew, and the last one stands"
+_COMPILED_TOO = (
+    _AGAIN + "; compiled, no name is known behind the loop that first has it, and the machine code's tests see it"
+)
 _NO_KEY = "masked lanes get a key below all others, whatever was loaded"
 _NO_TABLES = "values are not turned, and no table is looked at"
 _SMALLER_STEPS = "heads are copied bit for bit, in steps of any length"
@@ -50,6 +53,11 @@ _NO_PART = "a part without a key is 0, whatever divides it, and its sum minus in
 _LOOKS_AGAIN = "what is called looks at all of them itself, and refuses the same"
 _DISTINCT = "a key holds the place of its element, so that no two that are stored are equal"
 _CONSTANT = "what is kept is a constant, which every call returns that comes there"
+_INT64 = "the other operand is int64, and Triton widens this one to it"
+_NO_TOKEN = "only lanes past the last token see a difference, and they read an element that exists, and are not stored"
+_NO_TURN = "a loop over no elements copies nothing"
+_RADIANS = "Triton makes float32 of an integer that is multiplied by a number with a point"
+_FREQUENCIES = "frequencies are in float32 or float64, never in 16 bits"
 _FLOAT32 = "the tensor that names the type is in float32 here"
 
 
@@ -108,6 +116,20 @@ EQUIVALENT = {
         Equivalent("without-float32", r"(rstd|mean)_ptr", _STATISTICS),
         Equivalent("rounds-early", "`y`|`new_residual`", LAST),
         Equivalent("rounds-early", r"`x`.*\n.*x_ptr\.dtype", ROUNDED),
+        _lanes(
+            _REPLACED_OUTSIDE,
+            r"`1\.0`\n.*(x|residual)_ptr \+ offs_[xr], mask",
+            r"`1\.0`\n.*x_ptr \+ offs_m.* \+ offs_n",
+        ),
+        _lanes(_REPLACED_OUTSIDE, r"`1\.0`\n.* - first$"),
+        _lanes(ZERO + ", or such lanes are idle", r"`1\.0`\n.*dy = tl\.load\(dy_ptr \+ row"),
+        _lanes(IDLE, r"x = tl\.load\(x_ptr \+ row.*float32\)$"),
+        Equivalent("swapped-operands", "`lane_mean - mean`", _MAGNITUDE),
+        Equivalent(
+            "swapped-loads", r"`dy_ptr` and `weight_ptr`.*\n.*dy = tl\.load\(weight_ptr", COMMUTES
+        ),  # only g has them
+        Equivalent("into-loop", r"`(\(mean, rstd\)|offs_p)`", _COMPILED_TOO),
+        Equivalent("without-int64", r"`tl\.program_id\(1\)`.*\n.*offs_p", DENSE),  # partial rows, made here
     ),
     "linear": (
         Equivalent("into-loop", "does `y` in every turn", _AGAIN),
@@ -182,12 +204,24 @@ EQUIVALENT = {
         Equivalent("rounds-early", "`y`|`new_residual`", LAST),
         Equivalent("rounds-early", r"`x`.*\n.*x_ptr\.dtype", ROUNDED),
         Equivalent("rounds-early", "`dweight_row`", _FLOAT32),
+        _promoted(r"x = tl\.load\(x_ptr \+ row"),
+        Equivalent("into-loop", "`dweight_row`", _COMPILED_TOO),
+        Equivalent("other-constant", r"streams = ", LAUNCH),
+        Equivalent("without-int64", r"tl\.store\(dweight_rows_ptr", DENSE),  # made here
     ),
     "rope": (
         *idle(r"(cos|sin|radians|a|b|x) = tl\.load", r"tl\.load\(x_ptr \+ offs_d"),
         _promoted(r"(cos|sin) = tl\.load", r"a\.to|return a"),
         Equivalent("rounds-early", "`[aby]`", LAST),
         Equivalent("other-size", r"y = tl\.join", _SAME),
+        Equivalent("half-mask", r"`mask_t` beside.*\n.*cu_seqlens_ptr", _NO_TOKEN),
+        Equivalent("off-by-one", r"`<=` in `offs < num_seqs`", _NO_TOKEN),  # the number behind the starts: all tokens
+        Equivalent("off-by-one", r"`>=` in `PLAIN > 0`", _NO_TURN),
+        Equivalent("without-float32", r"angle = \(parts", _RADIANS),
+        Equivalent("rounds-early", "`angle`", _FREQUENCIES),
+        Equivalent("other-constant", r"block_p = ", WIDER),
+        Equivalent("without-int64", r"row = tl\.load\(positions_ptr \+ offs_t", DENSE),
+        Equivalent("without-int64", r"row \+= tl\.load\(offsets_ptr \+ offs_t|begun \+= tl\.sum", _INT64),
         Equivalent("other-size", r"`num_seqs` where `offs_t`.*\n.*begun = tl\.zeros_like", _ONE_LOOP),
     ),
     "softmax": (

@@ -15,6 +15,8 @@ from course_kernels._stand_in import triton_importable
 
 FP8 = course_kernels.fp8_dtype()
 LARGEST = torch.finfo(FP8).max
+STATISTICS = {"return_statistics": True}
+held_or_walked = pytest.mark.parametrize("max_row", [8192, 64], ids=["held", "walked"])
 
 
 # ---- strides of their own ------------------------------------------------------------------------------------------
@@ -56,6 +58,31 @@ def test_a_head_wider_than_models_have(device):
     x = randn((1, 1, 1, 4096), device=device)
     y = run("rope", x, *tables(device, 4096), positions=torch.tensor([3], device=device))
     assert_close(y, reference.rope(x, *tables(device, 4096), positions=torch.tensor([3], device=device)), 1e-5)
+
+
+@pytest.mark.parametrize(("heads", "head_dim"), [(1, 8192), (7, 64)], ids=["wider", "more"])
+def test_pixels_of_wider_heads_than_models_have_and_of_more_than_a_tile_has(heads, head_dim, device):
+    x, angles = randn((1, 2, heads, head_dim), device=device), (*tables(device, head_dim // 2, 1),)
+    angles += tables(device, head_dim // 2, 2, 100.0)
+    with launch.sizes_as(tile=256):
+        assert_close(run("rope_2d", x, *angles), reference.rope_2d(x, *angles), 1e-5)
+
+
+def test_a_part_that_stays_is_copied_in_one_step_as_wide_as_it_is(device, monkeypatch):
+    seen, launch_run = [], launch.run
+    monkeypatch.setattr(launch, "run", lambda *args, **meta: seen.append(meta["BLOCK_D"]) or launch_run(*args, **meta))
+    for plain in (0, 6, 100):
+        x = randn((1, 1, 1, 4 + plain), device=device)
+        assert torch.equal(run("rope", x, *tables(device, 4), rotary_dim=4), x)  # position 0
+    assert seen == [1, 8, 128]
+
+
+def test_positions_and_offsets_of_32_bits_are_added_in_64(device):
+    x, frequencies = randn((1, 2, 1, 4), device=device), torch.tensor([1.0, 0.5], device=device)
+    positions, offsets = (torch.tensor([[2**31 - 1, number]], device=device) for number in (5, 9))
+    want = run("rope", x, inv_freq=frequencies, layout="bshd", positions=positions + offsets)
+    y = run("rope", x, inv_freq=frequencies, layout="bshd", positions=positions.int(), offsets=offsets.int())
+    assert torch.equal(y, want)
 
 
 def pages(device, dtype=torch.float32, lengths=(21, 5)):
@@ -129,14 +156,87 @@ def test_gradients_of_the_last_row_far_from_zero(device):
     assert_close(results[1], results[0], 1e-5)
 
 
-def test_a_gradient_of_the_bias_is_summed_in_float32_over_many_long_rows(device, small_gpu):
+@held_or_walked
+def test_a_gradient_of_the_bias_is_summed_in_float32_over_many_rows(max_row, device, small_gpu):
     """In 16 bits 1 has no room for 1 / 256."""
-    x, dy = randn((64, 70), torch.bfloat16, device), torch.ones(64, 70, dtype=torch.bfloat16, device=device)
-    dy[32:] = 2**-8
+    x, dy = randn((32, 70), torch.bfloat16, device), torch.ones(32, 70, dtype=torch.bfloat16, device=device)
+    dy[16:] = 2**-8
     weight, bias = torch.ones(70, device=device), torch.zeros(70, device=device, requires_grad=True)
-    with launch.sizes_as(max_row=64):
+    with launch.sizes_as(max_row=max_row, resident_threads=32):
         (got,) = torch.autograd.grad(run("layer_norm", x, weight, bias), bias, dy)
-    assert torch.equal(got, torch.full_like(got, 32.125))
+    assert torch.equal(got, torch.full_like(got, 16.0625))
+
+
+def padded(x, width):
+    """The same numbers, in rows `width` apart."""
+    return torch.nn.functional.pad(x, (0, width - x.shape[1]))[:, : x.shape[1]]
+
+
+@held_or_walked
+@pytest.mark.parametrize("norm", ["layer_norm", "add_layer_norm"])
+@pytest.mark.parametrize("total", [0, 25])
+def test_each_row_is_centred_by_its_own_first_element(total, norm, max_row, device):
+    """Another row's number leaves too few digits. The mean is kept for a gradient: float32 holds it if total is 0."""
+    near = torch.randint(-8, 9, (3, 100), generator=torch.Generator().manual_seed(0)).double()
+    near[:, -1] += total - near.sum(1)
+    shift = 2.0**20 * torch.tensor([1, 3, 7])[:, None]
+    weight, bias = randn((100,), device=device, seed=1), randn((100,), device=device, seed=2)
+    results = []
+    for x, residual in ((near, 0 * near), (near + shift, 0 * near + shift)):
+        x, residual = padded(x.float().to(device), 130), padded(residual.float().to(device), 260)
+        x = x.requires_grad_()
+        with launch.sizes_as(max_row=max_row):
+            y = run(norm, x, weight, bias) if norm == "layer_norm" else run(norm, x, residual, weight, bias)[0]
+            gradients = () if total else torch.autograd.grad(y, x, randn((3, 100), device=device))
+            results.append((y, *gradients))
+    for near_zero, far in zip(*results):
+        assert_close(far, near_zero, 1e-5)
+
+
+def test_a_constant_row_has_the_same_gradient_however_large_it_is(device):
+    results = []
+    for number in (0.0, 1e37):
+        x = torch.full((2, 100), number, device=device, requires_grad=True)
+        y, *_ = run("layer_norm", x, torch.ones(100, device=device), torch.zeros(100, device=device), **STATISTICS)
+        results.append(torch.autograd.grad(y, x, randn((2, 100), device=device))[0])
+    assert torch.equal(*results)
+
+
+@held_or_walked
+@pytest.mark.parametrize("norm", ["rms_norm", "layer_norm"])
+def test_a_gradient_of_float32_weights_has_their_digits_where_x_has_16_bits(norm, max_row, device):
+    x, weight = randn((3, 100), torch.bfloat16, device), randn((100,), device=device, seed=1).requires_grad_()
+    dy, bias = randn((3, 100), torch.bfloat16, device, seed=2), [torch.zeros(100, device=device)] * (norm != "rms_norm")
+    with launch.sizes_as(max_row=max_row):
+        (got,) = torch.autograd.grad(run(norm, x, weight, *bias), weight, dy)
+    wide = weight.detach().double().requires_grad_()
+    y = getattr(reference, norm)(x.double(), wide, *(b.double() for b in bias))
+    assert_close(got, torch.autograd.grad(y, wide, dy.double())[0], 1e-5)
+
+
+@held_or_walked
+@pytest.mark.parametrize("norm", ["rms_norm", "layer_norm"])
+def test_a_gradient_that_joins_is_rounded_with_the_sum_only(norm, max_row, device):
+    x, dy, d_sum = (randn((8, 100), torch.bfloat16, device, seed=seed) for seed in range(3))
+    x, weight = x.requires_grad_(), randn((100,), device=device, seed=3)
+    bias = [torch.zeros(100, device=device)] * (norm != "rms_norm")
+    with launch.sizes_as(max_row=max_row):
+        (got,) = torch.autograd.grad(run("add_" + norm, x, torch.zeros_like(x), weight, *bias), x, (dy, d_sum))
+    wide = x.detach().double().requires_grad_()
+    y = getattr(reference, norm)(wide, weight.double(), *(b.double() for b in bias))
+    want = torch.autograd.grad(y, wide, dy.double())[0] + d_sum.double()
+    assert (got == want.bfloat16()).float().mean() > 0.99
+
+
+def test_the_last_element_of_a_walked_row_counts_in_its_gradient(device):
+    x = randn((2, 65), device=device)
+    x[:, -1] = 30.0
+    x, weight, dy = x.requires_grad_(), randn((65,), device=device, seed=1), randn((2, 65), device=device, seed=2)
+    with launch.sizes_as(max_row=64, tile=64):
+        (got,) = torch.autograd.grad(run("rms_norm", x, weight), x, dy)
+    wide = x.detach().double().requires_grad_()
+    (want,) = torch.autograd.grad(reference.rms_norm(wide, weight.double()), wide, dy.double())
+    assert_close(got, want, 1e-5)
 
 
 def test_sums_of_more_rows_than_a_block_has(device):
@@ -179,12 +279,34 @@ def test_frequencies_and_offsets_end_with_the_last_that_is_needed(device, small_
     assert_close(y, reference.rope(x.double(), frequencies, None, layout="bshd", offsets=offsets), 1e-5)
 
 
-def test_tokens_before_the_first_sequence_read_no_start_of_one(device, monkeypatch):
+def test_positions_and_offsets_end_with_the_last_token_of_a_tile_that_is_not_full(device):
+    x, positions, offsets = randn((1, 5, 1, 8), device=device), torch.arange(5)[None], torch.arange(9, 14)[None]
+    index = {"positions": positions.to(device), "offsets": offsets.to(device)}
+    with launch.sizes_as(programs=1):
+        y = run("rope", x, *tables(device, 8), layout="bshd", **index)
+    assert_close(y, reference.rope(x, *tables(device, 8), layout="bshd", **index), 1e-5)
+
+
+def test_offsets_end_with_the_last_token_that_is_cached(device):
+    q, index = randn((5, 1, 8), device=device), torch.arange(5, device=device)
+    caches = [torch.zeros(1, 16, 1, 8, device=device) for _ in range(4)]
+    rest = index, index, *tables(device, 8)
+    with launch.sizes_as(programs=1):
+        got = run("paged_kv_cache_update", q, q, q, *caches[:2], *rest, offsets=index)
+    want = reference.paged_kv_cache_update(q, q, q, *caches[2:], index, 2 * index, *tables(device, 8))
+    for y, expected in zip((*got, *caches[:2]), (*want, *caches[2:])):
+        assert_close(y, expected, 1e-5)
+
+
+@pytest.mark.parametrize("offset", [None, 3])
+def test_tokens_before_the_first_sequence_read_no_start_of_one_and_no_offset(offset, device, monkeypatch):
     """On a GPU nobody looks at the values, and such sequences reach the kernel."""
     monkeypatch.setattr(checks, "values_are_checked", lambda tensor: False)
     starts, x = torch.tensor([2, 5], device=device), randn((5, 1, 8), device=device)
-    y = run("rope", x, *tables(device, 8), layout="thd", cu_seqlens=starts)
-    assert_close(y[2:], reference.rope(x[2:], *tables(device, 8), layout="thd"), 1e-5)
+    offsets = None if offset is None else torch.tensor([offset], device=device)
+    y = run("rope", x, *tables(device, 8), layout="thd", cu_seqlens=starts, offsets=offsets)
+    positions = torch.arange(3, device=device) + (offset or 0)
+    assert_close(y[2:], reference.rope(x[2:], *tables(device, 8), layout="thd", positions=positions), 1e-5)
 
 
 # ---- top-k ---------------------------------------------------------------------------------------------------------
