@@ -59,6 +59,21 @@ _NO_TURN = "a loop over no elements copies nothing"
 _RADIANS = "Triton makes float32 of an integer that is multiplied by a number with a point"
 _FREQUENCIES = "frequencies are in float32 or float64, never in 16 bits"
 _FLOAT32 = "the tensor that names the type is in float32 here"
+_LAST_QUERY = "only rows past the last query count more keys than there are, and they are not stored"
+_INFINITE = "minus infinity is the same in 16 bits"
+_MORE_QUERIES = "the blocks of queries that are looked at too much, or masked without need, are masked, query by query"
+_PADDING = "the other factor of a product is 0 in such rows and columns, and those of a result are not stored"
+_NO_GRADIENT = "the gradient that arrives and delta are 0 in such rows, so that a finite weight adds nothing"
+_UNDERFLOW = "2 to the power of -10000 is 0 in float32 as well"
+_SAME_STORE = "the programs of all slices of a head store the same number there"
+_LAST_IS_WHOLE = "the last block ends with the last query"
+_WHOLE_BLOCKS = "the loop counts whole blocks, the last of which begins before this end as well"
+_ONE_SLICE = "a head as wide as its slice is the first of one slice"
+_NO_COLUMN_MASKED = "where slices divide the head, the mask is true in every column"
+_NO_KEYS = "the kernels give the same zeros and minus infinity without keys"
+_NOT_READ_ALONE = "a token past the end that is not read with neighbours is 0 already"
+_EMPTY_SEQUENCE = "the parts of an empty sequence are 0, whatever their weights are divided by"
+_ONE_DIMENSION = "scales of several heads have one dimension"
 
 
 def _promoted(*loads: str) -> Equivalent:
@@ -88,6 +103,35 @@ EQUIVALENT = {
         Equivalent("opposite-sign", r"start_m \+ BLOCK_M - 1", _MORE_KEYS),
         Equivalent("other-size", r"`BLOCK_M` where `seq_q`.*\n.*_keys_seen\(start_m \+ BLOCK_M - 1", _MORE_KEYS),
         Equivalent("other-constant", r"head_dim\*\*-0\.5", _EMPTY),
+        Equivalent("other-constant", "safe_sum = ", _NO_PART),
+        Equivalent("half-mask", "ask for `slice_d == 0` beside `offs_m < seq_q`", _SAME_STORE),
+        Equivalent("half-mask", r"`offs_m < seq_q` beside `offs_m >= 0`.*\n.*delta_ptr", _LAST_IS_WHOLE),
+        Equivalent("off-by-one", r"`<=` in `offs_m < seq_q`.*\n.*delta_ptr", _LAST_IS_WHOLE),
+        _lanes(_PADDING, r"tl\.load\(ptrs, mask=offs_d < HEAD_DIM, other=-?\d"),
+        _lanes(_NO_GRADIENT, r"tl\.load\(lse_ptr .*other=[01]\.0"),
+        Equivalent("other-infinity", r"`-1e4`.*\n.*offs_n.* < keys_seen.*, scores, -1e4", _UNDERFLOW),
+        Equivalent(
+            "other-size", r"`seq_q` where `start_m`.*\n.*_keys_seen\(seq_q \+ BLOCK_M - 1, seq_q, seq_k", _MORE_KEYS
+        ),
+        Equivalent("other-size", r"`start_m` where `seq_q`.*\n.*BLOCK_M - 1, start_m, seq_k", _MORE_KEYS),
+        Equivalent("lost-operand", r"`1`.*\n.*_keys_seen\(\(start_m \+ BLOCK_M\), seq_q", _MORE_KEYS),
+        Equivalent("without-choice", r"`tl\.minimum` out.*\n.*\(offs_m \+ 1 \+ seq_k - seq_q\) if CAUSAL", _LAST_QUERY),
+        Equivalent("other-size", r"`do_rows` where `o_rows`.*\n.*delta = tl\.zeros", _SAME),
+        Equivalent("off-by-one", "`>=` in `HEAD_DIM % BLOCK_D > 0`", _NO_COLUMN_MASKED),
+        Equivalent("lost-operand", r"`BLOCK_D`.*\n.*if \(HEAD_DIM\) > 0", _NO_COLUMN_MASKED),
+        Equivalent("off-by-one", "`<` in `HEAD_DIM <= BLOCK_D`", _ONE_SLICE),
+        Equivalent(
+            "loop-ends", "over `start_d`.*\n.*slices \\* BLOCK_D|over `start_m`.*\n.*range\\(start, ", _WHOLE_BLOCKS
+        ),
+        Equivalent("rounds-early", "`row_max`.*\n.*tl\\.full", _INFINITE),
+        Equivalent("opposite-sign", r"`BLOCK_N - 1`.*\n.*blind = ", _MORE_QUERIES),
+        Equivalent("lost-operand", r"`1`.*\n.*blind = \(BLOCK_N\)", _MORE_QUERIES),
+        Equivalent("opposite-sign", r"`seq_q - first`.*\n.*start = ", _MORE_QUERIES),
+        Equivalent("lost-operand", r"`first`.*\n.*start = seq_q - tl\.cdiv\(\(seq_q\)", _MORE_QUERIES),
+        Equivalent("into-loop", "does `of_head` in every turn", _AGAIN),  # a head of k has queries
+        Equivalent("other-host-size", r"k\.shape\[-1\] == 0", _NO_KEYS),
+        Equivalent("without-int64", r"counts with `offs\[:, None\]`.*\n.*\* HEAD_DIM", DENSE),
+        Equivalent("without-int64", "counts with `of_batch`", DENSE),  # heads of o, lse, delta and the gradients
     ),
     "dropout": (*idle(), _promoted("x = ", "residual_ptr")),
     "checks": (Equivalent("other-condition", r"`tensor\.device != device`", _LOOKS_AGAIN),),
@@ -157,8 +201,15 @@ EQUIVALENT = {
     "paged_attention": (
         Equivalent("without-precision", ".", _FULL),
         _lanes(ZERO, "cache_ptr", "parts = "),
-        Equivalent("rounds-early", "`weight`", _FLOAT32),
+        Equivalent("rounds-early", "`(weight|total)`", _FLOAT32),
         Equivalent("flat-mask", "parts = ", NOT_STORED),
+        _lanes(_PADDING, r"q = tl\.load.*other=-?\d"),
+        Equivalent("off-by-one", "`>=` in `ALIKE > 1`", _NOT_READ_ALONE),
+        _promoted(r"tl\.load\(scale_ptr \+ place\)$"),
+        Equivalent("other-constant", r"weight /= ", _EMPTY_SEQUENCE),
+        Equivalent("other-host-size", r"scale\.stride\(-1\)", _ONE_DIMENSION),
+        Equivalent("fixed-block", r"block_s = 1024", WIDER),
+        Equivalent("without-int64", r"`tl\.program_id\(0\)`.*\n.*row = ", DENSE),  # parts, made here, and o
         Equivalent("other-constant", "safe_sum = ", _NO_PART),
         Equivalent("rounds-early", "`o`", LAST),
     ),

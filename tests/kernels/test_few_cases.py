@@ -92,6 +92,12 @@ def pages(device, dtype=torch.float32, lengths=(21, 5)):
     return q, *caches, torch.tensor([[2, 0], [3, 1]], device=device), torch.tensor(lengths, device=device)
 
 
+def packed(k_cache, v_cache):
+    """The same caches in the layout "packed"."""
+    keys = k_cache.unflatten(-1, (-1, 16 // k_cache.itemsize)).permute(0, 2, 3, 1, 4)
+    return keys.contiguous(), v_cache.permute(0, 2, 3, 1).contiguous()
+
+
 def check_decode(*args, **kwargs):
     assert_close(
         run("paged_decode_attention", *args, **kwargs), reference.paged_decode_attention(*args, **kwargs), 1e-5
@@ -109,12 +115,44 @@ def test_scales_of_heads_have_strides_of_their_own(device):
     check_decode(q, k_cache.to(FP8), v_cache.to(FP8), *rest, k_scale=k_scale, v_scale=v_scale)
 
 
+def test_packed_keys_whose_groups_of_elements_lie_beyond_two_to_the_31_elements(device):
+    q, (k_cache, v_cache) = randn((1, 1, 24), torch.float16, device), randn((2, 2, 16, 1, 24), torch.float16, device)
+    rest = torch.tensor([[1, 0]], device=device), torch.tensor([21], device=device)
+    keys, values = packed(k_cache, v_cache)
+    y = run("paged_decode_attention", q, far_apart(keys, 2), values, *rest, layout="packed")
+    assert torch.equal(y, run("paged_decode_attention", q, k_cache, v_cache, *rest))
+
+
 # ---- numbers that tell ---------------------------------------------------------------------------------------------
 
 
 def test_keys_past_a_sequence_weigh_nothing_beside_scores_far_below_them(device):
     q, k_cache, v_cache, *rest = pages(device)
     check_decode(torch.full_like(q, -20.0), torch.full_like(k_cache, 5.0), v_cache, *rest)
+
+
+def test_parts_whose_scores_are_all_far_below_zero_are_merged(device):
+    """Lower than 10000 below: two parts of the first sequence, one of the second, and a third without a key."""
+    q, k_cache, v_cache, *rest = pages(device, lengths=(32, 5))
+    with launch.sizes_as(max_splits=3, keys_of_a_part=1, keys_at_a_time=16):
+        check_decode(torch.full_like(q, -200.0), torch.full_like(k_cache, 50.0), v_cache, *rest)
+
+
+def test_parts_of_a_sequence_beyond_64(device):
+    q, cache = randn((1, 1, 8), device=device), randn((65, 16, 1, 8), device=device)
+    table, lengths = torch.arange(65, device=device)[None], torch.tensor([1040], device=device)
+    with launch.as_on(launch.Gpu("gfx942", 304)), launch.sizes_as(max_splits=65, keys_of_a_part=1, keys_at_a_time=16):
+        assert launch.paged_decode(q, 1, 1040)[0] == (1, 65)
+        check_decode(q, cache, cache, table, lengths)
+
+
+def test_a_number_of_keys_that_16_bits_do_not_hold(device):
+    """259 equal weights, and values of 1: bfloat16 has 260 instead."""
+    q, k = torch.zeros(1, 1, 8, dtype=torch.bfloat16, device=device), randn((1, 512, 1, 8), torch.bfloat16, device)
+    table, lengths = torch.zeros(1, 1, dtype=torch.int32, device=device), torch.tensor([259], device=device)
+    with launch.sizes_as(max_splits=1):
+        y = run("paged_decode_attention", q, k, torch.ones_like(k), table, lengths)
+    assert torch.equal(y, torch.ones_like(y))
 
 
 def test_a_sum_over_many_keys_is_kept_in_float32(device):
@@ -253,6 +291,29 @@ def test_causal_gradients_of_few_queries_after_many_keys(device):
     want = torch.autograd.grad(reference.flash_attention(q, k, v, causal=True), (q, k, v), do)
     for x, y in zip(got, want):
         assert_close(x, y, 1e-4)
+
+
+def test_gradients_of_queries_over_several_blocks_of_keys_are_summed_in_float32(device):
+    """q is 0: the last query weighs 32 keys alike, 16 of them unmasked. In 16 bits 1 has no room for 1 / 256."""
+    k, v, do = (torch.zeros(1, 1, 32, 16, dtype=torch.bfloat16, device=device) for _ in range(3))
+    v[..., [0, 1, 16, 17], 0], v[..., [2, 3, 18, 19], 0], do[..., 31, 0] = 32, -32, 1  # weighed: 1 and -1
+    k[..., [0, 1, 16], 0] = torch.tensor([1, 2**-8, -1], dtype=k.dtype, device=device)
+    k[..., [0, 17], 1] = torch.tensor([1, 2**-8], dtype=k.dtype, device=device)
+    q = torch.zeros_like(k).requires_grad_()
+    with launch.sizes_as(attention_tile=(16, 16, 256, 64)):
+        (dq,) = torch.autograd.grad(run("flash_attention", q, k, v, causal=True, sm_scale=3.0), q, do)
+    assert dq[0, 0, 31, :2].tolist() == [3 * 2**-8, 3 + 2**-6]  # the second rounded once: 3 + 3 / 256 lies nearer to it
+
+
+def test_a_huge_gradient_of_a_query_leaves_alone_the_keys_that_it_does_not_see(device):
+    q, k, v, do = (randn((1, 1, 20, 16), device=device, seed=seed) for seed in range(4))
+    results = []
+    for factor in (1.0, 1e34):
+        do[:, :, 0] *= factor
+        inputs = [x.clone().requires_grad_() for x in (q, k, v)]
+        results.append(torch.autograd.grad(run("flash_attention", *inputs, causal=True), inputs[1:], do))
+    for got, want in zip(*results):
+        assert torch.equal(got[:, :, 1:], want[:, :, 1:])  # all but the first key
 
 
 def test_queries_of_more_heads_and_tokens_than_a_tile_has(device, small_gpu):

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from kernel_testing import assert_close, far_apart
 
 import course_kernels
-from course_kernels import launch, reference
+from course_kernels import launch, paged_attention, reference
 
 TOLERANCE = {torch.float32: 1e-5, torch.float16: 2e-3, torch.bfloat16: 1e-2}  # p is rounded, and then o
 few_examples = settings(
@@ -207,6 +207,18 @@ def test_packed_caches_give_the_same_bits(block_size, head_dim, dtype, device, s
     assert torch.equal(o, decode(q, k_cache, v_cache, *rest))
 
 
+def test_packed_caches_of_other_heads_than_those_of_the_call_before(device):
+    for kv_heads in (1, 2):
+        q, *caches, table, lengths = inputs(device, lengths=(5,), heads=(2, kv_heads))
+        o = decode(q, *packed(*caches), table, lengths, layout="packed")
+        assert torch.equal(o, decode(q, *caches, table, lengths))
+
+
+def test_the_operator_without_scales_multiplies_by_none(device):
+    args = inputs(device)
+    assert torch.equal(paged_attention.paged_decode_forward(*args, 0.25), decode(*args, sm_scale=0.25))
+
+
 @pytest.mark.parametrize("layout", ["flash", "packed"])
 def test_what_was_written_is_read(layout, fp8, device):
     """`paged_kv_cache_update`, and then attention to it: that of the rounded keys and values."""
@@ -272,6 +284,11 @@ def spoilt(index, change):
         (ValueError, "block_table must have 2 dimensions", spoilt(3, lambda table: table[0])),
         (ValueError, "q and k_cache must have one shape", spoilt(0, lambda q: q[..., 1:])),
         (ValueError, "3 heads must be a multiple of the 2", spoilt(0, lambda q: q[:, :3])),
+        (
+            ValueError,
+            "at most 256, got 272",
+            lambda args: [*(x.repeat_interleave(17, -1) for x in args[:3]), *args[3:]],
+        ),
         (ValueError, "block_table must have shape", spoilt(3, lambda table: table[:1])),
         (ValueError, "seq_lens must have shape", spoilt(4, lambda lengths: lengths[:1])),
         (ValueError, "q needs a last dimension of stride 1", spoilt(0, lambda q: q.mT.contiguous().mT)),
