@@ -350,7 +350,8 @@ def _astray(facts: Facts, found: Diagnosis, code: str, given: Given) -> str:
         return other
     if found.code == "partly-written" and (few := steps.too_few_programs(job, given.solution, facts.runs)):
         return few
-    astray = steps.astray(job, given.solution, facts.runs) if facts.wrong else ""
+    follow = facts.wrong and found.code != "mask-too-wide"  # behind a stray access others are loaded, too
+    astray = steps.astray(job, given.solution, facts.runs) if follow else ""
     known = fault is not None and re.search(rf"in line {fault.line}\b", astray) is not None
     if astray and not known:
         return astray
