@@ -11,7 +11,7 @@ import re
 
 from course_lab.authoring.operators import Generated
 from course_lab.authoring.operators.equivalent import Equivalent
-from course_lessons.reasons import COMMUTES, DENSE, IDLE, LAST, NOT_STORED, PROMOTED, ROUNDED, WIDER, ZERO, idle
+from course_lessons.reasons import COMMUTES, DENSE, FITS, IDLE, LAST, NOT_STORED, PROMOTED, ROUNDED, WIDER, ZERO, idle
 
 HINTS = {"eviction_policy", "cache_modifier", "num_warps", "num_stages"}
 HINT = "a hint of how to run: caches, warps and stages change the time and no value"
@@ -40,6 +40,12 @@ _NO_PART = "a part without a key is 0, whatever divides it, and its sum minus in
 _LOOKS_AGAIN = "what is called looks at all of them itself, and refuses the same"
 _DISTINCT = "a key holds the place of its element, so that no two that are stored are equal"
 _CONSTANT = "what is kept is a constant, which every call returns that comes there"
+_EACH_ITS_OWN = "each kind of number still has a number of its own"
+_NUMBER_LAST = "the one function with such a number takes it last"
+_WHOLE_PART = "a part in the shape of the whole is the whole"
+_ON_ENTRY = "entering a mode makes up for what its constructor left out"
+_BIT_LENGTH = "Python counts the bits of a magnitude"
+_NO_TERMS = "where b has no rows, a has no columns and is empty"
 _FLOAT32 = "the tensor that names the type is in float32 here"
 
 
@@ -56,6 +62,14 @@ EQUIVALENT = {
         _promoted("sums"),
         Equivalent("rounds-early", "`total`", _FLOAT32),
         Equivalent("into-loop", "does `total` in every turn", _AGAIN),  # a program has a row, or there is no sum
+        Equivalent("flat-mask", r"\(offs_m\) \* cols \+ offs_n < rows \* cols", NOT_STORED),
+        Equivalent("without-int64", r"tl\.arange\(0, BLOCK_M\)", DENSE),  # partial rows, made by the caller
+    ),
+    "_remembered": (
+        Equivalent("opposite-sign", r"kind = .*(- \(8 \* |\) - \(4 \* \(number < 0\)\)\) \+ 8)", _EACH_ITS_OWN),
+        Equivalent("swapped-results", r"`\*arguments\[place \+ 1 :\]` and `kind`", _NUMBER_LAST),
+        Equivalent("shorter-shape", r"whole = x\.shape(\[:-1\])? == made\.shape", _WHOLE_PART),
+        Equivalent("lost-call", r"`super\(\)\.__init__\(\)`", _ON_ENTRY),
     ),
     "activations": (
         *idle(),
@@ -75,7 +89,7 @@ EQUIVALENT = {
     "checks": (Equivalent("other-condition", r"`tensor\.device != device`", _LOOKS_AGAIN),),
     "conv2d": (
         Equivalent("without-precision", ".", _FULL),
-        Equivalent("without-int64", "counts with `q`", DENSE),  # within a row of y, which is made here
+        Equivalent("without-int64", "counts with `[pq]`", DENSE),  # within a row of y, which is made here
         _lanes(ZERO, r"x = tl\.load", r"weight = tl\.load"),
         _lanes(NOT_STORED, "bias_ptr"),
         _promoted("bias_ptr"),
@@ -84,6 +98,7 @@ EQUIVALENT = {
         *idle(r"x = tl\.load", "slots_ptr", "positions_ptr"),
         Equivalent("other-size", r"where `turned`.*\n.*kv_blocks", _NO_TABLES),
     ),
+    "launch.gpu": (Equivalent("swapped-operands", r"return 1 << .*\.bit_length\(\)", _BIT_LENGTH),),
     "layer_norm": (
         _lanes(IDLE, r"bias = tl\.load", "d_new_residual_ptr"),
         Equivalent("other-value", r"weight = tl\.load|dy \* tl\.load\(weight_ptr", ZERO + ", or such lanes are idle"),
@@ -105,7 +120,10 @@ EQUIVALENT = {
     ),
     "matmul": (
         Equivalent("rounds-early", "`acc`.*\n.*activate", LAST),
-        Equivalent("without-int64", r"tl\.arange\(0, BLOCK_M\)", DENSE),  # parts of a product, made here
+        Equivalent("without-precision", ".", _FULL),
+        Equivalent("without-int64", r"tl\.arange\(0, BLOCK_M\)|tl\.program_id\(1\)", DENSE),  # parts, made here
+        Equivalent("flat-mask", r"\(offs_m\) \* size \+ offs_n < parts \* size", NOT_STORED),
+        Equivalent("other-host-size", r"`b` only.*\n.*b\.shape\[-1\] == 0", _NO_TERMS),
         _lanes(ZERO, "a_ptrs", "b_ptrs"),
     ),
     "mla": (
@@ -132,6 +150,8 @@ EQUIVALENT = {
     "quant": (
         *idle("evict_first"),
         _lanes(ZERO, "`gate_ptr`"),
+        Equivalent("without-function", r"`tl\.clamp`.*\n    q = \(x\)$", FITS),
+        Equivalent("into-loop", r"does `\(scale, inverse\)` in every turn", _AGAIN),  # no row is empty
         _promoted("factor = ", "evict_first", r"x \* \(1\.0 / scale\)"),
     ),
     "reference": (
@@ -171,6 +191,8 @@ EQUIVALENT = {
         Equivalent("half-mask", "beside `probe < run`", IDLE),
         Equivalent("off-by-one", "`>=` in `probed > keys`", _DISTINCT),
         Equivalent("drop-other", "`x_ptr`", _NO_KEY),
+        Equivalent("other-value", r"_keys\(tl\.load\(x_ptr", _NO_KEY),
+        Equivalent("other-value", r"values = tl\.load\(x_ptr", IDLE),
         Equivalent("other-value", r"keys = tl\.load\(keys_ptr \+ offs, mask=mask", IDLE),
     ),
     "vector_add": (
