@@ -41,7 +41,6 @@ _LOOKS_AGAIN = "what is called looks at all of them itself, and refuses the same
 _DISTINCT = "a key holds the place of its element, so that no two that are stored are equal"
 _CONSTANT = "what is kept is a constant, which every call returns that comes there"
 _EACH_ITS_OWN = "each kind of number still has a number of its own"
-_NUMBER_LAST = "the one function with such a number takes it last"
 _WHOLE_PART = "a part in the shape of the whole is the whole"
 _ON_ENTRY = "entering a mode makes up for what its constructor left out"
 _BIT_LENGTH = "Python counts the bits of a magnitude"
@@ -67,7 +66,6 @@ EQUIVALENT = {
     ),
     "_remembered": (
         Equivalent("opposite-sign", r"kind = .*(- \(8 \* |\) - \(4 \* \(number < 0\)\)\) \+ 8)", _EACH_ITS_OWN),
-        Equivalent("swapped-results", r"`\*arguments\[place \+ 1 :\]` and `kind`", _NUMBER_LAST),
         Equivalent("shorter-shape", r"whole = x\.shape(\[:-1\])? == made\.shape", _WHOLE_PART),
         Equivalent("lost-call", r"`super\(\)\.__init__\(\)`", _ON_ENTRY),
     ),

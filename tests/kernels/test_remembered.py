@@ -435,6 +435,15 @@ def test_a_plan_is_for_seeds_that_triton_compiles_alike(seed):
             ck.dropout_add(x, residual, 0.5, wrong)
 
 
+def test_seeds_that_are_known_do_not_hide_that_one_is_refused():
+    """True and 0 in the places of seed and training, where 1001 and True stood."""
+    x, residual = torch.ones(3, 40, device="cuda"), torch.zeros(3, 40, device="cuda")
+    for number in range(1001, 1001 + 2 * PLANNED, 2):
+        ck.dropout_add(x, residual, 0.5, number, True)
+    with pytest.raises(TypeError, match="seed"):
+        ck.dropout_add(x, residual, 0.5, True, 0)
+
+
 def test_a_new_layout_does_not_drive_out_others(launched):
     x, weight = remembered_norm()
     ck.rms_norm(floats(4, 40), weight)
