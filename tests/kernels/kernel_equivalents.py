@@ -191,6 +191,7 @@ EQUIVALENT = {
         Equivalent("drop-other", "`x_ptr`", _NO_KEY),
         Equivalent("other-value", r"_keys\(tl\.load\(x_ptr", _NO_KEY),
         Equivalent("other-value", r"values = tl\.load\(x_ptr", IDLE),
+        Equivalent("without-int64", r"row = tl\.program_id\(0\) // blocks$", DENSE),  # keys, made here
         Equivalent("other-value", r"keys = tl\.load\(keys_ptr \+ offs, mask=mask", IDLE),
     ),
     "vector_add": (
