@@ -11,7 +11,7 @@ import re
 
 from course_lab.authoring.operators import Generated
 from course_lab.authoring.operators.equivalent import Equivalent
-from course_lessons.reasons import COMMUTES, DENSE, IDLE, LAST, NOT_STORED, PROMOTED, ROUNDED, WIDER, ZERO, idle
+from course_lessons.reasons import COMMUTES, DENSE, FITS, IDLE, LAST, NOT_STORED, PROMOTED, ROUNDED, WIDER, ZERO, idle
 
 HINTS = {"eviction_policy", "cache_modifier", "num_warps", "num_stages"}
 HINT = "a hint of how to run: caches, warps and stages change the time and no value"
@@ -58,6 +58,11 @@ _NO_TOKEN = "only lanes past the last token see a difference, and they read an e
 _NO_TURN = "a loop over no elements copies nothing"
 _RADIANS = "Triton makes float32 of an integer that is multiplied by a number with a point"
 _FREQUENCIES = "frequencies are in float32 or float64, never in 16 bits"
+_EACH_ITS_OWN = "each kind of number still has a number of its own"
+_WHOLE_PART = "a part in the shape of the whole is the whole"
+_ON_ENTRY = "entering a mode makes up for what its constructor left out"
+_BIT_LENGTH = "Python counts the bits of a magnitude"
+_NO_TERMS = "where b has no rows, a has no columns and is empty"
 _FLOAT32 = "the tensor that names the type is in float32 here"
 _LAST_QUERY = "only rows past the last query count more keys than there are, and they are not stored"
 _INFINITE = "minus infinity is the same in 16 bits"
@@ -89,6 +94,13 @@ EQUIVALENT = {
         _promoted("sums"),
         Equivalent("rounds-early", "`total`", _FLOAT32),
         Equivalent("into-loop", "does `total` in every turn", _AGAIN),  # a program has a row, or there is no sum
+        Equivalent("flat-mask", r"\(offs_m\) \* cols \+ offs_n < rows \* cols", NOT_STORED),
+        Equivalent("without-int64", r"tl\.arange\(0, BLOCK_M\)", DENSE),  # partial rows, made by the caller
+    ),
+    "_remembered": (
+        Equivalent("opposite-sign", r"kind = .*(- \(8 \* |\) - \(4 \* \(number < 0\)\)\) \+ 8)", _EACH_ITS_OWN),
+        Equivalent("shorter-shape", r"whole = x\.shape(\[:-1\])? == made\.shape", _WHOLE_PART),
+        Equivalent("lost-call", r"`super\(\)\.__init__\(\)`", _ON_ENTRY),
     ),
     "activations": (
         *idle(),
@@ -137,7 +149,7 @@ EQUIVALENT = {
     "checks": (Equivalent("other-condition", r"`tensor\.device != device`", _LOOKS_AGAIN),),
     "conv2d": (
         Equivalent("without-precision", ".", _FULL),
-        Equivalent("without-int64", "counts with `q`", DENSE),  # within a row of y, which is made here
+        Equivalent("without-int64", "counts with `[pq]`", DENSE),  # y is made here
         _lanes(ZERO, r"x = tl\.load", r"weight = tl\.load"),
         _lanes(NOT_STORED, "bias_ptr"),
         _promoted("bias_ptr"),
@@ -149,6 +161,7 @@ EQUIVALENT = {
         Equivalent("without-float32", r"tl\.load\(scale_ptr\)", _DIVIDED),
         Equivalent("other-constant", r"one where .* two\n.*BLOCK_P=", WIDER),
     ),
+    "launch.gpu": (Equivalent("swapped-operands", r"return 1 << .*\.bit_length\(\)", _BIT_LENGTH),),
     "layer_norm": (
         _lanes(IDLE, r"bias = tl\.load", "d_new_residual_ptr"),
         Equivalent("other-value", r"weight = tl\.load|dy \* tl\.load\(weight_ptr", ZERO + ", or such lanes are idle"),
@@ -184,7 +197,10 @@ EQUIVALENT = {
     ),
     "matmul": (
         Equivalent("rounds-early", "`acc`.*\n.*activate", LAST),
-        Equivalent("without-int64", r"tl\.arange\(0, BLOCK_M\)", DENSE),  # parts of a product, made here
+        Equivalent("without-precision", ".", _FULL),
+        Equivalent("without-int64", r"tl\.arange\(0, BLOCK_M\)|tl\.program_id\(1\)", DENSE),  # parts, made here
+        Equivalent("flat-mask", r"\(offs_m\) \* size \+ offs_n < parts \* size", NOT_STORED),
+        Equivalent("other-host-size", r"`b` only.*\n.*b\.shape\[-1\] == 0", _NO_TERMS),
         _lanes(ZERO, "a_ptrs", "b_ptrs"),
     ),
     "mla": (
@@ -225,6 +241,8 @@ EQUIVALENT = {
     "quant": (
         *idle("evict_first"),
         _lanes(ZERO, "`gate_ptr`"),
+        Equivalent("without-function", r"`tl\.clamp`.*\n    q = \(x\)$", FITS),
+        Equivalent("into-loop", r"does `\(scale, inverse\)` in every turn", _AGAIN),  # no row is empty
         _promoted("factor = ", "evict_first", r"x \* \(1\.0 / scale\)"),
     ),
     "reference": (
@@ -289,6 +307,9 @@ EQUIVALENT = {
         Equivalent("half-mask", "beside `probe < run`", IDLE),
         Equivalent("off-by-one", "`>=` in `probed > keys`", _DISTINCT),
         Equivalent("drop-other", "`x_ptr`", _NO_KEY),
+        Equivalent("other-value", r"_keys\(tl\.load\(x_ptr", _NO_KEY),
+        Equivalent("other-value", r"values = tl\.load\(x_ptr", IDLE),
+        Equivalent("without-int64", r"row = tl\.program_id\(0\) // blocks$", DENSE),  # keys, made here
         Equivalent("other-value", r"keys = tl\.load\(keys_ptr \+ offs, mask=mask", IDLE),
     ),
     "vector_add": (

@@ -96,6 +96,17 @@ def test_triton_where_it_cannot_run_is_an_error(not_interpreting):
         course_kernels.vector_add(x, x)
 
 
+@pytest.mark.parametrize("gfxlab", ["there", "missing"])
+def test_an_error_says_why_triton_cannot_run(gfxlab, not_interpreting, monkeypatch):
+    if gfxlab == "missing":
+        monkeypatch.setattr(backend, "dual_mode", None)
+        monkeypatch.setattr(backend, "_missing", "gfxlab is not installed")
+    on_cpu = {"there": "interpreted, and x is on cpu", "missing": "x is on cpu and gfxlab is not installed"}
+    for place, why in (("meta", "interpreted, and x is on meta"), ("cpu", on_cpu[gfxlab])):
+        with course_kernels.use_backend("triton"), pytest.raises(RuntimeError, match=why):
+            backend.uses_triton(torch.ones(3, device=place))
+
+
 def test_info_names_what_runs(device):
     info = course_kernels.info()
     assert info["backend"] == "triton" and info["torch"] == torch.__version__

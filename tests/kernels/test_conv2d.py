@@ -144,6 +144,12 @@ def test_many_tiles(device):
         check(x, weight, bias, padding=1)
 
 
+def test_one_image_at_two_strides(device):
+    x, weight, bias = operands((1, 2, 6, 6), (3, 2, 3, 3), torch.float32, device)
+    for stride in (1, 2):
+        check(x, weight, bias, stride)
+
+
 def test_no_images(device):
     x, weight, bias = operands((0, 3, 8, 8), (4, 3, 3, 3), torch.float16, device)
     y = conv2d(x, weight, bias, stride=2)
@@ -188,9 +194,17 @@ def test_nothing_outside_the_view_is_used_and_no_bias_is_none(case, device):
 def test_operands_beyond_two_to_the_31_elements(operand, dim, device):
     x, weight = (randn((3, 3, 3, 3), torch.float16, device, seed) for seed in (0, 1))
     if operand == "x":
-        check(far_apart(x, dim), weight[..., :2, :2])
+        far = far_apart(x, dim)
+        check(far, weight[..., :2, :2])
+        check(far, weight[..., :1, :1])
     else:
         check(x, far_apart(weight, dim), None, 1, 1)
+
+
+def test_blocks_of_channels_beyond_two_to_the_31_elements(device):
+    x, weight = (randn(shape, torch.float16, device) for shape in ((1, 129, 1, 2), (2, 129, 1, 1)))
+    far = torch.empty(128 * 2**24 + 2, dtype=x.dtype, device=device).as_strided(x.shape, (2**24, 2**24, 2, 1))
+    check(far.copy_(x), weight)
 
 
 # ---- refusals, each before any launch ------------------------------------------------------------------------------

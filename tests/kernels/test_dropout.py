@@ -58,6 +58,11 @@ def test_the_mask_is_philoxs_for_every_seed(seed, device):
     assert torch.equal(mask, reference.dropout_keeps(mask, 0.5, seed))
 
 
+def test_an_element_whose_number_is_p_is_kept(device):
+    numbers = reference.uniform(reference.philox(17, torch.arange(2)).flatten())
+    assert kept((1, 8), numbers[5].item(), 17, device).flatten().tolist() == (numbers >= numbers[5]).tolist()
+
+
 def test_philox_known_answers():
     """From the test vectors of Random123, the authors' own library."""
     words = reference.philox(0, torch.zeros(1, dtype=torch.int64))[0]

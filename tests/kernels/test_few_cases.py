@@ -3,6 +3,7 @@
 import inspect
 import sys
 import warnings
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -10,8 +11,9 @@ from kernel_testing import assert_close, far_apart, randn, run, tables
 
 import course_kernels
 from course_kernels import checks, launch, modules, overlap, reference
-from course_kernels._column_sum import column_sum
+from course_kernels._column_sum import column_sum, column_sums
 from course_kernels._stand_in import triton_importable
+from course_kernels.launch import gpu
 
 FP8 = course_kernels.fp8_dtype()
 LARGEST = torch.finfo(FP8).max
@@ -282,6 +284,15 @@ def test_sums_of_more_rows_than_a_block_has(device):
     assert_close(column_sum(x, torch.float32), x.double().sum(0), 1e-4)
 
 
+def test_sums_of_columns_stay_when_others_are_computed(device):
+    pairs = [randn((2, 5, 7), device=device, seed=seed) for seed in (0, 1)]
+    types = torch.float32, torch.float32
+    sums = [(column_sum(pair[0], torch.float32), *column_sums(pair, types)) for pair in pairs]
+    for pair, (alone, *both) in zip(pairs, sums):
+        for got, x in zip((alone, *both), (pair[0], *pair)):
+            assert_close(got, x.double().sum(0), 1e-5)
+
+
 def test_causal_gradients_of_few_queries_after_many_keys(device):
     """The first of several tiles of keys is seen by all queries."""
     q, k, v = (randn((1, 1, size, 16), device=device, seed=size).requires_grad_() for size in (5, 301, 302))
@@ -389,7 +400,15 @@ def test_an_odd_number_of_sorted_runs_of_which_the_last_is_not_full(device):
         assert torch.equal(x.gather(1, indices), values)
 
 
-def test_two_calls_share_no_memory_between_their_launches(device, monkeypatch):
+def test_sorted_runs_of_which_the_last_is_full_and_comes_first(device):
+    x = torch.arange(256.0, device=device)[None]
+    with launch.sizes_as(max_rounds=0, max_chosen=0, tile=64):
+        values, indices = run("topk", x, 256)
+    assert torch.equal(values, x.flip(1)) and torch.equal(indices, x.flip(1).long())
+
+
+@pytest.mark.parametrize(("k", "sizes"), [(100, {"max_rounds": 0, "max_chosen": 0}), (3, {})], ids=["sorted", "chosen"])
+def test_two_calls_share_no_memory_between_their_launches(k, sizes, device, monkeypatch):
     """They may run side by side, on two streams."""
     tensors, launch_run = [], launch.run
 
@@ -401,8 +420,8 @@ def test_two_calls_share_no_memory_between_their_launches(device, monkeypatch):
     seen = []
     for seed in (0, 1):
         tensors.clear()
-        with launch.sizes_as(max_rounds=0, max_chosen=0, tile=64):
-            run("topk", randn((1, 130), device=device, seed=seed), 100)
+        with launch.sizes_as(tile=64, **sizes):
+            run("topk", randn((1, 130), device=device, seed=seed), k)
         seen.append([*tensors])
     first, second = ({x.untyped_storage().data_ptr() for x in of_call} for of_call in seen)
     assert len(first) > 3 and not first & second
@@ -483,7 +502,11 @@ def test_refusals_name_what_was_given(monkeypatch):
         course_kernels.rms_norm(x, torch.ones(3, 4))
     with pytest.raises(ValueError, match="weight is on meta"):
         course_kernels.rms_norm(x, torch.ones(8, device="meta"))
-    with pytest.raises(ValueError, match=r"image of \(2, 2\) with padding"):
+    with pytest.raises(ValueError, match=r"for shape \(2, 2, 6\); call .contiguous"):
+        course_kernels.topk(torch.ones(2, 3, 6)[:, :2], 1)
+    with pytest.raises(ValueError, match=r"got shape \(3, 4, 5\)$"):
+        course_kernels.matmul(torch.ones(3, 4, 5), x)
+    with pytest.raises(ValueError, match=r"filter of \(3, 3\) taps .* image of \(2, 2\) with padding"):
         course_kernels.conv2d(torch.ones(1, 3, 2, 2), torch.ones(4, 3, 3, 3))
     monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
     with pytest.raises(ValueError, match="share elements"):
@@ -494,6 +517,43 @@ def test_a_tensor_without_dimensions_shares_memory_too():
     x = torch.ones(3)
     assert overlap.of(x[1], x) and overlap.of(x, x[1])
     assert not overlap.of(x[0], x[1:]) and not overlap.of(x[1:], x[0])
+
+
+def test_memory_is_shared_where_steps_of_several_lengths_lead():
+    memory = torch.ones(60)
+    x = memory.as_strided((3, 5), (20, 3))
+    for i in range(60):
+        shared = i % 20 in (0, 3, 6, 9, 12)
+        assert overlap.of(x, memory[i : i + 1]) == shared == overlap.of(memory[i : i + 1], x)
+
+
+def test_each_tensor_is_asked_whether_it_has_memory():
+    x = torch.ones(3)
+    assert checks.without_memory(x.to("meta")) and not checks.without_memory(x)
+
+
+def test_values_on_a_gpu_are_looked_at_while_the_variable_says_so(monkeypatch):
+    on_gpu = SimpleNamespace(shape=(3,), dtype=torch.int64, is_meta=False, is_cuda=True, device=torch.device("cuda", 0))
+    for value, looked_at in (("0", False), ("1", True), ("", False)):
+        monkeypatch.setenv(checks.VARIABLE, value)
+        assert checks.values_are_checked(on_gpu) == looked_at
+
+
+def test_each_gpu_is_asked_once_what_it_is(monkeypatch):
+    asked = []
+
+    def properties(index):
+        asked.append(index)
+        return SimpleNamespace(major=9, minor=index, multi_processor_count=132)
+
+    monkeypatch.setattr(gpu, "_gpus", {})
+    monkeypatch.setattr(gpu, "simulated_gpu", lambda: None)
+    monkeypatch.setattr(torch.version, "hip", None)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", properties)
+    for index in (0, 1, 0, 1):
+        x = SimpleNamespace(shape=(3,), dtype=torch.float32, is_cuda=True, device=torch.device("cuda", index))
+        assert launch.gpu_of(x) == launch.Gpu(f"sm_9{index}", 132)
+    assert asked == [0, 1]
 
 
 def test_scaled_angles_are_computed_where_the_tables_are():

@@ -1,6 +1,7 @@
 """The layers: state dicts and numbers of those they replace, forward and backward; what they refuse."""
 
 import copy
+import math
 from types import SimpleNamespace
 
 import pytest
@@ -206,6 +207,7 @@ def test_tables_stay_in_float32_and_grow(device):
         (randn((1, 2, 1, 8), device=device), torch.tensor([8, 0], device=device), None, 16),
         (randn((1, 2, 1, 8), device=device), torch.tensor([0, 9], device=device), 40, 40),
         (randn((1, 0, 1, 8), device=device), torch.empty(1, 0, dtype=torch.long, device=device), None, 40),
+        (randn((0, 5, 1, 8), device=device), torch.empty(0, 5, dtype=torch.long, device=device), None, 40),
     ]:
         y = module(x, positions, length=length)
         assert len(module.cos) == len(module.sin) == rows and module.cos.dtype == torch.float32
@@ -285,12 +287,22 @@ def test_cosines_and_sines_are_those_of_transformers(name, device):
             assert all(a.shape == b.shape and a.dtype == b.dtype for a, b in zip(got, want))
             for a, b in zip(got, want):
                 assert_close(a.cpu(), b, 1e-4)  # their angles are products in float32
+        assert ours.attention_scaling == pytest.approx(theirs.attention_scaling)
+    assert all(table.dtype == torch.bfloat16 for table in ours(x.bfloat16().to(device), positions.to(device)))
 
 
+ONE_BOUND = 4096 / (2 * math.pi * 10000 ** (2 * 19.995 / 64))  # turns of a pair just before the twentieth
 BETWEEN = {  # neither kept nor divided: some pairs in the middle, all up to the last; nothing to divide
     "of a model": {"factor": 4.0, "original_max_position_embeddings": 4096},
     "to the last pair": {"factor": 4.0, "original_max_position_embeddings": 4096, "beta_fast": 512.0},
     "as trained": {"factor": 1.0, "original_max_position_embeddings": 4096},
+    "one bound": {
+        "factor": 4.0,
+        "original_max_position_embeddings": 4096,
+        "beta_fast": ONE_BOUND,
+        "beta_slow": ONE_BOUND,
+        "truncate": False,
+    },
 }
 
 
@@ -309,6 +321,19 @@ def test_a_factor_that_is_not_given_follows_from_the_lengths():
     told = {"rope_type": "yarn", "original_max_position_embeddings": 2048}
     asked = SimpleNamespace(head_dim=8, max_position_embeddings=8192, rope_parameters=told)
     assert rope_scaling.settings(asked)["factor"] == 4
+    assert rope_scaling.settings(asked)["rope_theta"] == 10000
+
+
+def test_a_context_that_is_not_stretched_sharpens_no_scores():
+    told = rope_scaling.settings(scaled("longrope"))
+    assert rope_scaling.frequencies(told | {"factor": 1.0})[1] == 1 < rope_scaling.frequencies(told)[1]
+
+
+def test_two_configurations_of_one_width_have_frequencies_of_their_own():
+    for name in ("llama3", "yarn"):
+        told = rope_scaling.settings(scaled(name))
+        slow = [rope_scaling.frequencies(told | {"factor": factor})[0][-1] for factor in (2.0, 8.0)]
+        assert slow[0] == 4 * slow[1]
 
 
 def test_heads_turn_by_the_scaled_angles(device):

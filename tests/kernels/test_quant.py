@@ -1,7 +1,10 @@
 """fp8 quantisation per token, per group and behind a gated activation: both flavours, zeros, outliers, refusals."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
+import triton
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from kernel_testing import far_apart
@@ -324,6 +327,32 @@ def test_fp8_of_this_machine(device):
         assert fp8_dtype() == FN
     q, _ = run("quant_fp8_per_token", randn((2, 8), torch.float32, device))
     assert q.dtype == fp8_dtype()
+
+
+def test_fp8_of_the_gpu_that_is_current_now(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(launch, "gpu_of", lambda x: launch.Gpu(x.arch, 100))
+    for arch, dtype in (("gfx942", FNUZ), ("gfx950", FN)):
+        monkeypatch.setattr(torch, "empty", lambda *size, device, arch=arch: SimpleNamespace(shape=size, arch=arch))
+        assert fp8_dtype() == dtype
+
+
+def test_fp8_of_the_gpu_that_holds_x():
+    x = SimpleNamespace(shape=(2, 8), dtype=torch.float32, is_cuda=True)
+    for arch, dtype in (("gfx942", FNUZ), ("gfx950", FN)):
+        with launch.as_on(launch.Gpu(arch, 100)):
+            assert quant.checked_dtype(x, None) == dtype
+
+
+@pytest.mark.parametrize(("version", "runs"), [("3.7.1", False), ("3.8.0", True), ("4.0.0", True)])
+def test_fnuz_runs_interpreted_from_triton_3_8_on_and_simulated(version, runs, monkeypatch):
+    monkeypatch.setattr(quant, "uses_triton", lambda x: True)
+    monkeypatch.setattr(triton, "__version__", version)
+    x = torch.ones(3, 8)
+    for simulated, expected in ((None, runs), (launch.Gpu("gfx942", 100), True), (None, runs)):
+        monkeypatch.setattr(launch, "simulated_gpu", lambda gpu=simulated: gpu)
+        assert quant.runs_kernel(x, FNUZ) == expected
+        assert quant.runs_kernel(x, FN)
 
 
 def test_an_architecture_is_a_string():

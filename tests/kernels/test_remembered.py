@@ -10,6 +10,8 @@ from functools import partial
 
 import pytest
 import torch
+import triton
+import triton.language as tl
 from triton.runtime.jit import JITFunction
 
 import course_kernels as ck
@@ -212,18 +214,111 @@ def test_a_plan_is_for_tensors_in_the_same_place_of_what_is_written():
     assert seen
 
 
-def test_a_plan_returns_a_part_of_what_it_makes():
+def test_a_plan_is_for_bytes_in_the_same_place_of_what_is_written():
+    """One byte into it, and elsewhere at an address of the same alignment."""
+    seen = []
+
+    @partial(_remembered.remembered, writes=("y",))
+    def twice(x, read, y):
+        seen.append(read)
+        return ck.vector_add(x, x)
+
+    x, both, other = floats(40), *torch.zeros(2, 64, dtype=torch.uint8, device="cuda")
+    other = other.clone()
+    for _ in range(PLANNED):
+        twice(x, other[1:9], both[:16])
+    seen.clear()
+    twice(x, other[1:9], both[:16])
+    assert not seen, "no plan was carried out"
+    twice(x, both[1:9], both[:16])
+    assert seen
+
+
+@triton.jit
+def add_number_kernel(x_ptr, y_ptr, size, NUMBER: tl.constexpr = 2, BLOCK: tl.constexpr = 64):
+    """y = x + NUMBER, in one program."""
+    offs = tl.arange(0, BLOCK)
+    tl.store(y_ptr + offs, tl.load(x_ptr + offs, mask=offs < size) + NUMBER, mask=offs < size)
+
+
+def two_more(x):
+    y = torch.empty_like(x)
+    launch.run(add_number_kernel, (1,), x, y, x.numel())
+    return y
+
+
+RETURNED = {  # of x (3, 40), by launches in which a mistake about the shape of what is made shows
+    "the end": lambda x: ck.vector_add(x.view(-1), x.view(-1))[8:],
+    "a row": lambda x: ck.vector_add(x, x)[1],
+    "no row": lambda x: ck.vector_add(x[:1], x[:1])[:0],
+    "a part of what is made second": lambda x: ck.vector_add(y := ck.vector_add(x, x), y)[1:],
+    "two parts": lambda x: ck.vector_add(x, x)[2:].split(20, dim=1),
+    "a sum with what is full": lambda x: ck.vector_add(x, torch.full((3, 40), 2.0, dtype=x.dtype, device=x.device)),
+    "defaults of a kernel": lambda x: two_more(x[0]),
+}
+
+
+@pytest.mark.parametrize("case", RETURNED)
+def test_a_plan_returns_what_the_function_does(case):
     seen = []
 
     @_remembered.remembered
-    def later(x):
+    def function(x):
         seen.append(x)
-        return ck.vector_add(x, x)[8:]
+        return RETURNED[case](x)
 
     for seed in range(PLANNED + 1):
-        x = floats(40, seed=seed)
-        assert torch.equal(later(x), 2 * x[8:])
+        x = floats(3, 40, seed=seed)
+        for got, want in zip(flat(function(x)), flat(RETURNED[case](x)), strict=True):
+            assert got.shape == want.shape and torch.equal(got, want)
     assert len(seen) == PLANNED, "no plan was carried out"
+
+
+def test_a_tuple_of_one_stays_a_tuple():
+    function = _remembered.remembered(lambda x: (ck.vector_add(x, x),))
+    for seed in range(PLANNED + 1):
+        x = floats(40, seed=seed)
+        (y,) = function(x)
+        assert torch.equal(y, x + x)
+
+
+def test_a_plan_is_for_tensors_of_which_the_same_begin_at_one_place():
+    function = _remembered.remembered(lambda x, y, z: ck.vector_add(y, z))
+    x, y = floats(40), floats(40, seed=1)
+    for _ in range(PLANNED):
+        function(x, x, y)
+    assert torch.equal(function(x, y, y), y + y)
+
+
+def test_a_plan_counts_only_what_it_writes():
+    """Of tensors that are alike."""
+    function = _remembered.remembered(lambda x, y, z: ck.act_and_mul(x, "silu", out=z))
+    x, y, z = floats(3, 80), floats(3, 40), floats(3, 40)
+    for _ in range(PLANNED + 1):
+        before = [tensor._version for tensor in (x, y, z)]
+        function(x, y, z)
+        assert [tensor._version - version for tensor, version in zip((x, y, z), before)] == [0, 0, 1]
+
+
+def test_a_call_whose_first_argument_is_none_has_a_plan(launched):
+    k, slots, caches = floats(2, 1, 16), places(0, 2), [floats(2, 8, 1, 16, seed=seed) for seed in (0, 1)]
+    for _ in range(PLANNED):
+        ck.paged_kv_cache_update(None, k, k, *caches, slots)
+    launched.clear()
+    ck.paged_kv_cache_update(None, k, k, *caches, slots)
+    assert not launched
+
+
+@pytest.mark.skipif(
+    not torch.version.hip and torch.cuda.is_available(), reason="only AMD's compiler makes a difference"
+)
+def test_a_part_of_a_tensor_too_large_for_a_plan_does_not_take_it(launched, monkeypatch):
+    """AMD's compiler addresses it in another way."""
+    monkeypatch.setattr(_remembered, "STORAGE", 1000)
+    remembered_norm()
+    launched.clear()
+    ck.rms_norm(floats(30, 40)[:3], floats(40))
+    assert launched
 
 
 REFUSED = {
@@ -338,6 +433,23 @@ def test_a_plan_is_for_seeds_that_triton_compiles_alike(seed):
     for wrong, error in ((-1, ValueError), (2**63, ValueError), (True, TypeError), (1001.0, TypeError)):
         with pytest.raises(error, match="seed"):
             ck.dropout_add(x, residual, 0.5, wrong)
+
+
+def test_seeds_that_are_known_do_not_hide_that_one_is_refused():
+    """True and 0 in the places of seed and training, where 1001 and True stood."""
+    x, residual = torch.ones(3, 40, device="cuda"), torch.zeros(3, 40, device="cuda")
+    for number in range(1001, 1001 + 2 * PLANNED, 2):
+        ck.dropout_add(x, residual, 0.5, number, True)
+    with pytest.raises(TypeError, match="seed"):
+        ck.dropout_add(x, residual, 0.5, True, 0)
+
+
+def test_a_new_layout_does_not_drive_out_others(launched):
+    x, weight = remembered_norm()
+    ck.rms_norm(floats(4, 40), weight)
+    launched.clear()
+    ck.rms_norm(x, weight)
+    assert not launched
 
 
 def test_only_so_many_layouts_are_remembered(launched, monkeypatch):

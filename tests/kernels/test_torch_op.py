@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.autograd import forward_ad
 
-from course_kernels._torch_op import apply
+from course_kernels._torch_op import apply, torch_op
 
 
 class Double(torch.autograd.Function):
@@ -42,3 +42,22 @@ def test_with_a_gradient_nothing_changes():
 def test_forward_mode_is_refused_as_autograd_does_and_not_ignored():
     with forward_ad.dual_level(), pytest.raises(RuntimeError, match="jvp"):
         apply(Double, forward_ad.make_dual(torch.ones(3), torch.ones(3)), "note")
+
+
+def test_a_tensor_that_comes_twice_is_traced_as_two(monkeypatch):
+    monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
+    monkeypatch.setattr(Double, "apply", lambda *inputs: inputs)
+    for x in (torch.ones(3), torch.zeros(3)):
+        first, second, note = apply(Double, x, x, "note")
+        assert first is x and second is not x and second._base is x and note == "note"
+
+
+def test_an_operator_is_described_where_tensors_have_no_memory():
+    @torch_op(lambda x: x.new_empty(x.shape[:1]))
+    def rows_of_a_test(x: torch.Tensor) -> torch.Tensor:
+        return x.sum(1)
+
+    x = torch.ones(3, 4)
+    assert torch.equal(rows_of_a_test(x), torch.full((3,), 4.0))
+    y = rows_of_a_test(x.to("meta"))
+    assert y.is_meta and y.shape == (3,)

@@ -248,6 +248,8 @@ def test_views_of_one_allocation_are_no_shared_memory(device):
         both = x.clone()
         out = both[:, start : start + 8]
         assert ck.act_and_mul(both, "silu", out=out) is out and torch.equal(out, expected)
+    with pytest.raises(ValueError, match="shares memory"):  # in the shape of a half, which was one before
+        ck.act_and_mul(both, "silu", out=both[:, 4:12])
     side_by_side = torch.zeros(4, 24, device=device)
     side_by_side[:, :16] = x
     assert torch.equal(ck.act_and_mul(side_by_side[:, :16], "silu", out=side_by_side[:, 16:]), expected)

@@ -106,9 +106,9 @@ def test_rules_that_explain_go_first(asked):
 
 
 def test_nothing_and_not_a_number_say_nothing(asked):
-    for value in ("0.0", "float('nan')"):
+    for value, code in (("0.0", "unknown"), ("float('nan')", "not-finite")):
         nothing = wrong(("(x / total)", f"(x * 0.0 + {value})"))
-        assert judged(nothing, ("shifted", nothing)).diagnosis.code == "unknown"
+        assert judged(nothing, ("shifted", nothing)).diagnosis.code == code
     assert asked == []
 
 
