@@ -13,7 +13,7 @@ ROUNDED = "the value has no more bits than the 16 already"
 NOT_STORED = "these rows or columns are never stored, and reach no others"
 REPLACED = "the score of such a key is replaced by minus infinity, whatever it was"
 WEIGHTS = "a rounding of weights that the statement allows to be rounded to the same 16 bits"
-FITS = "the scale is made so that no quotient is larger than 448 but by a rounding, which is rounded to 448"
+FITS = "the scale is made so that no quotient exceeds the largest number but by a rounding, which is rounded back to it"
 FEW_HEADS = "a model has fewer heads than that"
 
 
