@@ -23,6 +23,7 @@ Sum = Counter[Product]
 
 _ACCESSES = ("load", "store", "atomic_add", "atomic_max", "atomic_min", "atomic_cas", "atomic_xchg")
 _SAME_VALUE = ("to", "cast", "trans", "expand_dims", "broadcast_to", "max_contiguous", "multiple_of", "reshape", "view")
+IN_AN_ADDRESS = "In the address of"
 _LONGEST = 64  # products of a sum
 _MOST_ODD = 2  # products
 _LOADED = re.compile(r"\('loaded', \W*(\w+)\W*\)")
@@ -33,7 +34,8 @@ _NAMED = ("argument", "loaded", "program", "turn")
 class Access:
     """A load or a store: the tensor's name in its kernel, what the address adds up to, its line.
 
-    bounds: arguments of the kernel, no lengths of tiles, that its mask depends on.  texts: the code of what could not
+    bounds: arguments of the kernel, no lengths of tiles, that its mask depends on.  asked: what the mask holds below a
+    bound, as a sum and as code.  texts: the code of what could not
     be taken apart.  moved: in a loop a name in it is added to, perhaps behind the access.
     """
 
@@ -41,6 +43,7 @@ class Access:
     address: Sum
     line: int
     bounds: frozenset[str] = frozenset()
+    asked: tuple[tuple[Sum, str], ...] = field(default=(), compare=False)
     texts: Mapping[Atom, str] = field(default_factory=dict, compare=False)
     moved: bool = False
 
@@ -78,6 +81,42 @@ def unasked(tree: ast.Module, solution: str, line: int) -> str:
     return ""
 
 
+def asked_of_another(tree: ast.Module, line: int) -> str:
+    """What a mask compares with its bound, where the address goes on from there by blocks; "" where it does not."""
+    for access in (one for function in _kernels(tree) for one in accesses(function) if one.line == line):
+        for part, text in access.asked:
+            others = [one for one, _ in access.asked if one is not part]
+            further = [one for one in _behind(access.address, part) if not any(one in other for other in others)]
+            if further:
+                return (
+                    f"The mask there asks whether `{text}` lies inside, and the address goes on from that by "
+                    f"{_product_words(access, further[0])}: which of the two must lie inside?"
+                )
+    return ""
+
+
+def _behind(address: Sum, part: Sum) -> list[Product]:
+    """Whole blocks that an address adds to a part of it, which may be multiplied by a stride there."""
+    strides = [atom for atom in dict.fromkeys(atom for product in address for atom in product) if _is_argument(atom)]
+    for factor in ((), *((atom,) for atom in strides)):
+        scaled = _product(part, Counter({factor: 1}))
+        if part and not scaled - address:
+            rest = [product for product in address - scaled if not Counter(factor) - Counter(product)]
+            bare = [tuple(sorted((Counter(product) - Counter(factor)).elements())) for product in rest]
+            return [product for product in bare if _is_of_blocks(product)]
+    return []
+
+
+def _is_argument(atom: Atom) -> bool:
+    return atom[0] == "argument" and not is_tile(atom[1])
+
+
+def _is_of_blocks(product: Product) -> bool:
+    """Whether a product counts whole blocks: lengths of tiles, programs, turns, and nothing else."""
+    kinds = {"tile" if atom[0] == "argument" and is_tile(atom[1]) else atom[0] for atom in product}
+    return bool(kinds & {"tile", "turn"}) and kinds <= {"tile", "turn", "program", "num_programs"}
+
+
 def odd_products(tree: ast.Module, solution: str, tensors: Collection[str] = ()) -> str:
     """The few products in which an address differs from all of the solution's, in a sentence; "" where more differ.
 
@@ -92,7 +131,7 @@ def odd_products(tree: ast.Module, solution: str, tensors: Collection[str] = ())
         if extra == [()]:
             continue  # what is found one further on may be meant: where a row ends, the next begins
         if max(len(extra), len(missing)) <= _MOST_ODD and (extra or not access.moved):
-            return f"In the address of `{access.tensor}` in line {access.line}, {_pointed_at(access, extra, missing)}"
+            return f"{IN_AN_ADDRESS} `{access.tensor}` in line {access.line}, {_pointed_at(access, extra, missing)}"
     return ""
 
 
@@ -176,11 +215,11 @@ def _difference(access: Access, right: list[Access]) -> Clue | None:
         return None
     for address in candidates:
         if twice := _twice(access.address, address):
-            where = f"In the address of `{access.tensor}` in line {access.line}"
+            where = f"{IN_AN_ADDRESS} `{access.tensor}` in line {access.line}"
             return Clue("without-offset", f"{where}, what is multiplied by `{twice}` is counted twice.")
         if moved := _moved_factor(access.address, address):
             what, mine, theirs = moved
-            where = f"In the address of `{access.tensor}` in line {access.line}"
+            where = f"{IN_AN_ADDRESS} `{access.tensor}` in line {access.line}"
             mine, theirs = _product_words(access, mine), _product_words(access, theirs)
             return Clue("swapped-strides", f"{where}, `{what}` is multiplied by {mine}, and not by {theirs}.")
     named = [_named(access.address, address) for address in candidates]
@@ -252,7 +291,7 @@ def _said(access: Access, pairs: dict[Atom, Atom]) -> Clue:
     kinds = {atom[0] for atom in (here, there)}
     strides = all(atom[0] == "argument" and is_stride(atom[1]) for atom in (here, there))
     code = "other-stride" if strides else "other-size" if kinds == {"argument"} else "without-offset"
-    where = f"In the address of `{access.tensor}` in line {access.line}"
+    where = f"{IN_AN_ADDRESS} `{access.tensor}` in line {access.line}"
     return Clue(code, f"{where}, {_words(here)} stands where {_words(there)} belongs.")
 
 
@@ -294,6 +333,7 @@ class _Follower:
         self.held: dict[str, Sum] = {name: _one(("argument", name)) for name in _arguments(kernel)}
         self.accesses: list[Access] = []
         self._texts: dict[Atom, str] = {}
+        self._conditions: dict[str, tuple[tuple[Sum, str], ...]] = {}
         self._loops = 0
         self._made_of = _made_of(kernel)
         steady = set().union(*(_steady(loop) for loop in ast.walk(kernel) if isinstance(loop, (ast.For, ast.While))))
@@ -346,6 +386,7 @@ class _Follower:
 
     def _set(self, target: ast.expr, value: ast.expr) -> None:
         if isinstance(target, ast.Name):
+            self._conditions[target.id] = tuple(self._asked(value))
             self.held[target.id] = self.sum_of(value)
         elif isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
             for one, of in zip(target.elts, value.elts):
@@ -362,18 +403,41 @@ class _Follower:
                 for place in node.args[:1] if access else node.args:  # a function of the answer's may load from it
                     address = self.sum_of(place)
                     if (tensor := _pointer(address)) and (access or len(address) > 1):
+                        mask = self._mask_of(node)
                         self.accesses.append(
-                            Access(tensor, address, node.lineno, self._bounds(node), self._texts, self._moved(place))
+                            Access(
+                                tensor,
+                                address,
+                                node.lineno,
+                                self._bounds(mask),
+                                tuple(self._asked(mask)),
+                                self._texts,
+                                self._moved(place),
+                            )  # fmt: skip
                         )
 
     def _moved(self, place: ast.expr) -> bool:
         return bool(_names(place) & self._added_to)
 
-    def _bounds(self, call: ast.Call) -> frozenset[str]:
-        """Arguments that a mask depends on, by way of all assignments."""
+    def _mask_of(self, call: ast.Call) -> ast.expr | None:
         mask = next((one.value for one in call.keywords if one.arg == "mask"), None)
         at = 1 if _called(call) == "load" else 2
-        mask = mask or (call.args[at] if len(call.args) > at and _called(call) in _ACCESSES else None)
+        return mask or (call.args[at] if len(call.args) > at and _called(call) in _ACCESSES else None)
+
+    def _asked(self, condition: ast.expr | None) -> Iterator[tuple[Sum, str]]:
+        """What a condition holds below a bound; a name stands for what it was given last."""
+        if isinstance(condition, ast.Name):
+            yield from self._conditions.get(condition.id, ())
+        elif isinstance(condition, ast.Subscript):  # [:, None]
+            yield from self._asked(condition.value)
+        elif isinstance(condition, ast.BinOp) and isinstance(condition.op, ast.BitAnd):
+            yield from self._asked(condition.left)
+            yield from self._asked(condition.right)
+        elif isinstance(condition, ast.Compare) and isinstance(condition.ops[0], (ast.Lt, ast.LtE)):
+            yield self.sum_of(condition.left), ast.unparse(condition.left)
+
+    def _bounds(self, mask: ast.expr | None) -> frozenset[str]:
+        """Arguments that a mask depends on, by way of all assignments."""
         seen: set[str] = set()
         left = _names(mask) if mask is not None else set()
         while left:

@@ -74,7 +74,7 @@ _GPU_SECONDS = 60.0  # a fresh process must wake the device and compile
 _CARD_ARCH = "gfx942"
 _LARGE_SECONDS = 4.0
 _SEARCH_SECONDS = 1.25  # of processor time, for the like of a mistake
-_PLACING = 1.3  # times as long, for its place
+_PLACING = 2.0  # times as long, for its place
 _ELSEWHERE = {"mask-too-wide", "out-of-bounds", "wrong-stride", "between-rows", "partly-written"}  # it is an access
 _PLACED = alike.VAGUE | _ELSEWHERE | {"shifted", "swapped-strides"}
 _Mistakes = Callable[[], list[tuple[str, str]]]
@@ -266,7 +266,10 @@ def _explained(facts: Facts, found: Diagnosis, code: str, given: Given, tell: _T
     """`found`, or where no rule is certain what is behind it: a known mistake, a machine's, a size, its place."""
     if found.code not in counterfactual.DOUBTFUL or _asks_no_program(facts, found):
         return found
-    if clue := _clue(facts, found, given):
+    if found.code == "mask-too-wide" and (about := addresses.asked_of_another(facts.tree, facts.fault.line)):
+        return with_place(without_guess(without_question(found)), about)
+    clue = _clue(facts, found, given)
+    if clue and found.code not in _ELSEWHERE:
         return clue
     plain = [run for run in facts.wrong if is_plain(run)]
     if found.code == "partly-written" and (about := branches.passed_by(facts.tree, plain)):
@@ -274,6 +277,8 @@ def _explained(facts: Facts, found: Diagnosis, code: str, given: Given, tell: _T
     search = ThreadPoolExecutor(1)  # beside the comparison: each runs in a child of its own
     try:
         place = search.submit(_place, facts, found, code, given)
+        if clue:  # read from the text alone: what was tried is surer
+            return _with_place(facts, found, place.result()) if place.result() else clue
         if facts.wrong and (mistake := _compared(facts, found, code, given, tell)):
             return mistake if "`" in mistake.sentence or not place.result() else with_place(mistake, place.result())
         if size := hard_coded(facts, given.stub):
@@ -286,7 +291,8 @@ def _explained(facts: Facts, found: Diagnosis, code: str, given: Given, tell: _T
     if race := _race_behind(facts, found):
         return race
     if step := _astray(facts, found, code, given):
-        return with_place(without_question(found), step, "astray")
+        found = without_question(found)
+        return with_place(without_guess(found) if step.startswith(addresses.IN_AN_ADDRESS) else found, step, "astray")
     if found.code == "mask-too-wide" and _right_offsets(facts, given):
         return with_place(
             without_question(found), "The offsets there are right: look at the bounds of the mask, and at the grid."
@@ -299,10 +305,10 @@ def _explained(facts: Facts, found: Diagnosis, code: str, given: Given, tell: _T
 
 
 def _with_place(facts: Facts, found: Diagnosis, place: str) -> Diagnosis:
-    """What is known by now is not asked; in another line than the access that went astray it is no mask's bound."""
+    """What is known by now is not asked, and where neither the access nor a bound is wrong, not guessed."""
     found, fault = without_question(found), facts.fault
-    elsewhere = fault is not None and not re.search(rf"in line {fault.line}\b", place)
-    return with_place(without_guess(found) if elsewhere else found, place)
+    there = fault is None or re.search(rf"in line {fault.line}\b", place) or "<" in place
+    return with_place(found if there else without_guess(found), place)
 
 
 def _asks_no_program(facts: Facts, found: Diagnosis) -> bool:
@@ -314,19 +320,14 @@ def _clue(facts: Facts, found: Diagnosis, given: Given) -> Diagnosis | None:
     """What stands in the wrong place in an address, or what a mask does not look at, read from the text alone."""
     if given.solution is None:
         return None
-    astray = facts.fault
-    if (
-        found.code == "mask-too-wide"
-        and astray
-        and (about := addresses.unasked(facts.tree, given.solution, astray.line))
-    ):
+    if found.code == "mask-too-wide" and (about := addresses.unasked(facts.tree, given.solution, facts.fault.line)):
         return with_place(without_question(found), about)
     clue = addresses.clue(facts.tree, given.solution, _gone_astray(facts))
     if clue is None:
         return None
     if found.code in alike.VAGUE:
         return Diagnosis(clue.code, clue.sentence)
-    return with_place(without_question(found), clue.sentence)
+    return with_place(without_guess(without_question(found)), clue.sentence)
 
 
 def _race_behind(facts: Facts, found: Diagnosis) -> Diagnosis | None:
@@ -352,10 +353,10 @@ def _astray(facts: Facts, found: Diagnosis, code: str, given: Given) -> str:
         return few
     follow = facts.wrong and found.code != "mask-too-wide"  # behind a stray access others are loaded, too
     astray = steps.astray(job, given.solution, facts.runs) if follow else ""
+    if found.code == "half-accumulation":  # nothing that is nearly right comes from elsewhere
+        return "" if steps.LOADED in astray else astray
     known = fault is not None and re.search(rf"in line {fault.line}\b", astray) is not None
     if astray and not known:
-        return astray
-    if found.code == "half-accumulation":  # nothing that is nearly right comes from elsewhere
         return astray
     return addresses.odd_products(facts.tree, given.solution, _gone_astray(facts)) or astray
 
@@ -379,7 +380,8 @@ def _place(facts: Facts, found: Diagnosis, code: str, given: Given) -> str:
         return ""
     accesses = _elsewhere(facts) if found.code in _ELSEWHERE else set()
     job = make_job(facts.exercise, code, facts.runs)
-    return repair.place(job, given.solution, facts.runs, _PLACING * _SEARCH_SECONDS, accesses)
+    rounded = found.code == "half-accumulation"
+    return repair.place(job, given.solution, facts.runs, _PLACING * _SEARCH_SECONDS, accesses, rounded=rounded)
 
 
 def _elsewhere(facts: Facts) -> set[int]:
@@ -636,7 +638,7 @@ def _goes_wrong(exercise: Exercise, code: str, runs: list[CaseRun], number: int,
 
 
 def _far_larger(exercise: Exercise, code: str, runs: list[CaseRun], seed: str) -> list[CaseRun]:
-    """The exercise's large case, if that goes wrong; tried where no more programs run for more elements.
+    """The exercise's large case, if that goes wrong; tried where programs walk, or no more run for more elements.
 
     Such an answer may have one block for everything, or turns for so many elements and no more.
     """
@@ -644,7 +646,7 @@ def _far_larger(exercise: Exercise, code: str, runs: list[CaseRun], seed: str) -
         return []
     by_size = sorted((run for run in runs if run.own_launches), key=total_bytes)
     programs = [max(launch.programs for launch in run.own_launches) for run in by_size]
-    if not programs or programs[-1] > programs[0]:
+    if not programs or (programs[-1] > programs[0] and not answer.has_loop(answer.parse(code))):
         return []
     large = _make_run(exercise, exercise.large, seed)
     _fill([large], client.run_cases(make_job(exercise, code, [large]), time_limit=_LARGE_SECONDS))

@@ -35,6 +35,11 @@ class Starts:
                 return self.known[*at, program] - self.known[*at, other], other
         return 0, None
 
+    def was_inside(self, access: hooks.Access, tensor: torch.Tensor) -> bool:
+        """Whether the program was at this line before, and began inside the tensor then."""
+        first = self.known.get((access.line, access.tensor, access.program))
+        return first is not None and first != int(access.lanes.flat[0]) and 0 <= first < tensor.numel()
+
 
 def look(access: hooks.Access, outside: np.ndarray, tensor: torch.Tensor, starts: Starts) -> Outside:
     """What is to be said of an access of which the lanes `outside` leave the tensor."""
@@ -49,7 +54,8 @@ def look(access: hooks.Access, outside: np.ndarray, tensor: torch.Tensor, starts
         blocks = {length * steps.get(axis, 0) for axis, length in enumerate(lanes.shape)}
         if other is not None and step not in blocks and not _leads_on(step, strides):
             return Outside("advance", step=step, strides=strides, other=other)
-    return _of_mask(np.asarray(access.mask, bool), outside, lanes, tensor)
+    found = _of_mask(np.asarray(access.mask, bool), outside, lanes, tensor)
+    return Outside("later") if found.way == "whole" and starts.was_inside(access, tensor) else found
 
 
 def _steps(lanes: np.ndarray) -> dict[int, int]:

@@ -24,14 +24,22 @@ _SHARE = 0.7  # of the time, for the first case
 _LONGEST = 60  # characters of code in a sentence
 
 
-def place(job: Job, solution: str | None, runs: list[CaseRun], seconds: float, accesses: Collection[int] = ()) -> str:
+def place(
+    job: Job,
+    solution: str | None,
+    runs: list[CaseRun],
+    seconds: float,
+    accesses: Collection[int] = (),
+    *,
+    rounded: bool = False,
+) -> str:
     """Where one change makes the answer right, in a sentence; "" where none of them does.
 
     job: the answer's, as for the check; its cases are replaced.  solution: whose constants are tried, or None.
     seconds: of processor time.  accesses: lines of loads and stores that went elsewhere; what these are made of is
-    tried first.
+    tried first.  rounded: the numbers are nearly right; what rounds them is tried first.
     """
-    found = mend(job, solution, runs, seconds, accesses)
+    found = mend(job, solution, runs, seconds, accesses, rounded=rounded)
     if not found:
         return ""
     lines = {one.line: one for one in reversed(found)}  # the likeliest of each
@@ -40,7 +48,13 @@ def place(job: Job, solution: str | None, runs: list[CaseRun], seconds: float, a
 
 
 def mend(
-    job: Job, solution: str | None, runs: list[CaseRun], seconds: float, accesses: Collection[int] = ()
+    job: Job,
+    solution: str | None,
+    runs: list[CaseRun],
+    seconds: float,
+    accesses: Collection[int] = (),
+    *,
+    rounded: bool = False,
 ) -> list[Repair]:
     """The changes that make the answer right, the likeliest first; none where the time was too short to find one."""
     budget = Budget(seconds)
@@ -48,7 +62,7 @@ def mend(
     wrong, right = [run for run in plain if not run.passed], [run for run in plain if run.passed and run.own_launches]
     if not wrong or wrong[0].seen.problem:
         return []
-    tried = list(repairs(job.code, _constants(solution), frozenset(accesses)))
+    tried = list(repairs(job.code, _constants(solution), frozenset(accesses), rounded=rounded))
     one_case = replace(job, cases=(wrong[0].args,))
     made = client.run_answers(one_case, [one.code for one in tried], budget, seconds=_SHARE * seconds)
     fitting = [one for one, outputs in zip(tried, made) if outputs and right_outputs(outputs[0], wrong[0])][:_MOST]

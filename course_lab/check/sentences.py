@@ -134,6 +134,8 @@ MASK_TOO_WIDE = {
     "one": "It is one too many along axis {axis} of the block: `<` or `<=`, is the bound right, and does the block "
     "begin where it should?",
     "inverted": "What it holds back lies inside, and what it lets through outside. Which way round is it?",
+    "later": "In an earlier turn of its loop this program stayed inside there: does anything ask whether what the loop "
+    "counts is still there, and how far does it go?",
     "whole": "Nothing that this program does there lies inside: is the grid too large, or does its block begin at "
     "another program's number, or too far on?",
     "open": "Along axis {axis} of the block it holds nothing back. Which size ends there, and which stride is its own?",
@@ -368,10 +370,10 @@ def without_question(found: Diagnosis) -> Diagnosis:
 
 
 def without_guess(found: Diagnosis) -> Diagnosis:
-    """What was found, without the guess that a mask lets one lane too many through: the mistake is elsewhere."""
+    """What was found, without the guess how a mask lets too much through: the mistake is known, or is elsewhere."""
     text = found.sentence
-    for guess in (MASK_TOO_WIDE["one-lane"], MASK_TOO_WIDE["one"]):
-        text = re.sub(re.escape(guess).replace(re.escape("{axis}"), r"\d+"), "", text)
+    for way in ("one-lane", "one", "later", "whole", "open"):
+        text = re.sub(re.escape(MASK_TOO_WIDE[way]).replace(re.escape("{axis}"), r"\d+"), "", text)
     return Diagnosis(found.code, " ".join(text.split()))
 
 

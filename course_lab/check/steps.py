@@ -22,6 +22,7 @@ from course_lab.check.followed import NAME
 from course_lab.check.protocol import Job, LaunchSeen
 from course_lab.check.verdict import CaseRun, is_plain, right_outputs, total_bytes
 
+LOADED = "Others are loaded there than should be."
 _LONGEST = 60  # characters of code in a sentence
 _PATIENCE = 2.0  # seconds, for a right answer
 _SECONDS = 0.5  # of processor time, for each of the two
@@ -160,7 +161,7 @@ def _said(steps: list[Step], roots: dict[int, str]) -> str:
         )
     first = f"Followed step by step, your kernel's values are right up to {places}, and no longer there."
     if all(steps[one].kind == "load" for one in lines.values()):
-        return f"{first} Others are loaded there than should be."
+        return f"{first} {LOADED}"
     return f"{first} Is that wrong, or is something missing before it?"
 
 

@@ -83,6 +83,17 @@ def _rows_without(m: int, n: int, *without: tuple[int, slice], mean: float = 0.0
     return make
 
 
+def _steep(m: int, n: int) -> Make:
+    """Rows that fall by 400, with noise: a maximum of any later part lies far below the row's; and one that rises."""
+
+    def make(generator: Generator) -> tuple:
+        x = torch.linspace(200.0, -200.0, n) + torch.randn(m, n, generator=generator)
+        x[-1] = x[-1].flip(0)
+        return (x,)
+
+    return make
+
+
 def _single(generator: Generator) -> tuple:
     """Rows of one element, whose log-sum-exp is that element."""
     return (torch.tensor([[0.0], [0.01], [-0.25]]),)
@@ -501,6 +512,7 @@ _SOFTMAX = Exercise(
         Case("elements around -20000", _rows(3, 70, mean=-2e4), **_scaled_first(70, 2e4)),
         Case("70 rows", _rows(70, 3), **_ROW),
         Case("40,000 columns", _rows(1, 40_000), **in_float32(40_000)),
+        Case("rows that fall by 400, and one that rises", _steep(3, 6000), **_scaled_first(6000, 210.0)),
         Case("rows 2^30 elements apart", _far(_rows(3, 40, dtype=torch.bfloat16)), **_ROW),
     ),
     hints=(

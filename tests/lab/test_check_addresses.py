@@ -159,3 +159,28 @@ def test_a_product_that_counts_too_few_times_is_named():
     twice = SOLUTION.replace("row * stride_ym", "row * 2 * stride_ym")
     said = addresses.odd_products(changed(), twice, ["y_ptr"])
     assert said.endswith("counts fewer times than it should.") and "`stride_ym`" in said
+
+
+@pytest.mark.parametrize(
+    "old, new, words",
+    [
+        ("mask = (cols < N) & (row < M)", "mask = (lanes < N) & (row < M)", "whether `lanes` lies inside"),
+        ("mask=mask)\n", "mask=lanes < N)\n", "by `BLOCK` times the turn of the loop"),
+        ("mask=mask)\n", "mask=first)\n", "whether `lanes` lies inside"),
+    ],
+)
+def test_a_mask_that_asks_for_the_place_in_the_block_is_seen(old, new, words):
+    with_lanes = SOLUTION.replace(
+        "    for start", "    lanes = tl.arange(0, BLOCK)\n    first = lanes < N\n    for start"
+    )
+    with_lanes = with_lanes.replace("start + tl.arange(0, BLOCK)", "start + lanes")
+    load = with_lanes[: with_lanes.index(" x = tl.load")].count("\n") + 1
+    assert addresses.asked_of_another(ast.parse(with_lanes), load) == ""
+    assert words in addresses.asked_of_another(ast.parse(with_lanes.replace(old, new, 1)), load)
+
+
+def test_a_row_of_its_own_start_is_no_further_block():
+    """Rows begin at a stride, and not at the length of a block."""
+    plain = changed(("index * stride_xm", "row * BLOCK * stride_xm"))
+    load = SOLUTION[: SOLUTION.index(" x = tl.load")].count("\n") + 1
+    assert addresses.asked_of_another(plain, load) == ""

@@ -29,7 +29,7 @@ HEAD = "An answer with this mistake gives just your numbers. "
 @pytest.fixture
 def asked(monkeypatch):
     """The codes of the mistakes that were run; the answer itself is not changed."""
-    monkeypatch.setattr(repair, "place", lambda *about: "")
+    monkeypatch.setattr(repair, "place", lambda *about, **how: "")
     codes, real = [], sandbox.run
 
     def run(job, payload, **options):

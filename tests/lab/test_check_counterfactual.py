@@ -19,7 +19,7 @@ def asked(monkeypatch):
 
     monkeypatch.setattr(client, "run_answers", run)
     monkeypatch.setattr(counterfactual, "_seen", {})
-    monkeypatch.setattr(repair, "place", lambda *about: "")  # which runs answers of its own
+    monkeypatch.setattr(repair, "place", lambda *about, **how: "")  # which runs answers of its own
     return counts
 
 

@@ -93,6 +93,14 @@ def test_a_grid_that_does_not_grow_meets_a_million_elements(old, new, wanted):
     assert code_of(SHIFT.replace(old, new), "0.2") == wanted
 
 
+def test_turns_that_go_wrong_where_programs_are_no_longer_one_a_block_are_met():
+    """Eight programs are enough for each small case, and one of the turns of a large one steps too far."""
+    few = SHIFT.replace("(8,)", "(min(8, triton.cdiv(x.numel(), 4096)),)")
+    assert code_of(few, "0.2") == "passed"
+    too_far = few.replace("tl.num_programs(0)):", "tl.num_programs(0) + 1):")
+    assert too_far != few and code_of(too_far, "0.2") == "partly-written"
+
+
 def test_a_suspect_of_one_number_is_not_the_mask_of_a_load():
     answer = """
 @triton.jit

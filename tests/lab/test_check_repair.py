@@ -138,3 +138,81 @@ def test_what_a_loop_should_keep_and_other_parentheses_are_tried_early(old, new)
 def test_what_an_access_that_goes_elsewhere_is_made_of_is_tried_first(old, new, line, times):
     early, late = place_of_right_one(old, new, frozenset({line}), times), place_of_right_one(old, new, times=times)
     assert 0 <= early < 25 and (late < 0 or late > early)
+
+
+TILES = """\
+@triton.jit
+def tiles(a_ptr, b_ptr, lse_ptr, y_ptr, M, N, R: tl.constexpr, C: tl.constexpr):
+    r = tl.program_id(0) * R + tl.arange(0, R)
+    c = tl.arange(0, C)
+    a = tl.load(a_ptr + r[:, None] * N + c[None, :], mask=c[None, :] < N, other=0.0)
+    b = tl.load(b_ptr + r[:, None] * N + c[None, :], mask=c[None, :] < N, other=0.0)
+    first, second = tl.split(tl.permute(tl.reshape(a, (R, 2, C // 2)), (0, 2, 1)))
+    top = tl.where(c[None, :] < N, a, -float("inf")).max(axis=1, keep_dims=True)
+    p = tl.exp2(a * 1.5 - tl.load(lse_ptr + r)[:, None] * 1.4426950408889634)
+    total = tl.sum(p, axis=1)
+    y = (top + tl.log2(total)) * 0.5
+    s = tl.dot(a, tl.trans(b)) + tl.softmax(a, dim=1)
+    tl.store(y_ptr + r, y, mask=r < M)
+
+
+def run(a, b, lse):
+    M, N = a.shape
+    y = torch.empty(M)
+    if M > 0:
+        tiles[(triton.cdiv(M, 8),)](a, b, lse, y, M, N, R=8, C=triton.next_power_of_2(N))
+    return y
+"""
+
+
+@pytest.mark.parametrize(
+    "old, new",
+    [
+        ("tl.sum(p, axis=1)", "tl.sum(p, axis=0)"),
+        ("tl.sum(p, axis=1)", "tl.sum(p)"),
+        (".max(axis=1, keep_dims=True)", ".max()"),
+        ("tl.softmax(a, dim=1)", "tl.softmax(a)"),
+        ("tl.split(tl.permute(tl.reshape(a, (R, 2, C // 2)), (0, 2, 1)))", "tl.split(tl.reshape(a, (R, C // 2, 2)))"),
+        ("tl.load(lse_ptr + r)[:, None]", "tl.load(lse_ptr + r)[None, :]"),
+        ("tl.dot(a, tl.trans(b))", "tl.dot(a, b)"),
+        ('-float("inf")', "-1e4"),
+        ("(top + tl.log2(total)) * 0.5", "top + tl.log2(total) * 0.5"),
+        ("C=triton.next_power_of_2(N)", "C=64"),
+        ("R=8", "R=16"),
+        ("R=8, C=triton.next_power_of_2(N)", "R=triton.next_power_of_2(N), C=8"),
+        ("M > 0", "M >= 0"),
+        ("a_ptr + r[:, None] * N + c[None, :]", "a_ptr + c[None, :]"),
+    ],
+)
+def test_how_a_tile_lies_its_scale_and_its_numbers_are_undone(old, new):
+    """Axes, new axes, transpositions, reshapes; what stands for infinity; whole numbers; a start that is missing."""
+    assert old in TILES
+    made = [ast.dump(ast.parse(one.code)) for one in repairs(TILES.replace(old, new, 1))]
+    right = TILES.replace("a_ptr + r[:, None] * N + c[None, :]", "a_ptr + c[None, :] + r[:, None] * N")
+    assert ast.dump(ast.parse(right if new.startswith("a_ptr") else TILES)) in made
+
+
+def test_a_number_in_the_other_base_is_brought_over():
+    wrong = TILES.replace("[:, None] * 1.4426950408889634", "[:, None]")
+    assert wrong != TILES
+    assert any("[:, None]) * 1.4426950408889634)" in one.code for one in repairs(wrong))
+
+
+def test_what_rounds_is_tried_first_where_numbers_are_nearly_right():
+    right = TILES.replace("y, mask=r < M", "(y).to(y_ptr.dtype.element_ty), mask=r < M")
+    wrong = right.replace("total = tl.sum(p, axis=1)", "total = tl.sum((p).to(tl.float16), axis=1)")
+    early, late = ([ast.dump(ast.parse(one.code)) for one in repairs(wrong, rounded=how)] for how in (True, False))
+    assert ast.dump(ast.parse(right)) in early[:8] and ast.dump(ast.parse(right)) not in late[:8]
+
+
+def test_two_roundings_are_taken_out_together():
+    wrong = TILES.replace("tl.sum(p, axis=1)", "tl.sum(p.to(tl.float16), axis=1).to(tl.float16)")
+    wrong = wrong.replace("tl.log2(total)", "tl.log2(total.to(tl.bfloat16))")
+    both = [one.code for one in repairs(wrong) if "bfloat16" not in one.code and "sum(p.to(tl.float16)" in one.code]
+    assert any(".to(tl.float16)," in code and ".to(tl.float16)\n" not in code for code in both)
+
+
+def test_a_number_is_shown_with_what_it_stands_in():
+    wrong = TILES.replace("(triton.cdiv(M, 8),)", "(triton.cdiv(M, 4),)")
+    shown = {one.text for one in repairs(wrong) if "triton.cdiv(M, 8)" in one.code}
+    assert shown == {"triton.cdiv(M, 4)"}

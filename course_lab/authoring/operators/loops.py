@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from course_lab.authoring.operators.source import Change, Code, Edit, in_order, names
 
-_OTHER = {ast.Lt: "<=", ast.LtE: "<", ast.Gt: ">=", ast.GtE: ">"}
+OTHER = {ast.Lt: "<=", ast.LtE: "<", ast.Gt: ">=", ast.GtE: ">"}
 _SIGN = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">="}
 
 
@@ -16,9 +16,9 @@ def off_by_one(code: Code) -> Iterator[Change]:
     """< for <= and its like; a bound that is one too small."""
     for kernel in code.kernels:
         for node in in_order(kernel):
-            if isinstance(node, ast.Compare) and type(node.ops[0]) in _OTHER:
+            if isinstance(node, ast.Compare) and type(node.ops[0]) in OTHER:
                 left, right = code.text(node.left), code.text(node.comparators[0])
-                other = _OTHER[type(node.ops[0])]
+                other = OTHER[type(node.ops[0])]
                 yield Change(
                     (Edit(node, f"({left} {other} {right})"),), f"compares with `{other}` in `{code.text(node)}`"
                 )

@@ -12,7 +12,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from course_lab.authoring import parsing
-from course_lab.authoring.operators import launches, loops, memory, numbers
+from course_lab.authoring.operators import launches, loops, memory, numbers, scales, shapes
 from course_lab.authoring.operators.source import (
     SCALARS,
     Change,
@@ -21,12 +21,15 @@ from course_lab.authoring.operators.source import (
     in_order,
     is_pointer,
     is_stride,
+    keyword,
     loaded_floats,
 )
 
 _INVERSE = {ast.Mult: "/", ast.Div: "*", ast.FloorDiv: "%", ast.Mod: "//"}
 _ROUNDINGS = ("int", "round", "math.floor", "math.ceil")
+_CASTS = ("to", "half", "bfloat16", "type", "type_as")
 _TURNED = {ast.Lt: ">", ast.Gt: "<", ast.LtE: ">=", ast.GtE: "<="}
+_SAYING = (ast.BinOp, ast.Call, ast.Compare, ast.keyword, ast.Assign)
 _NEAREST = 3  # other names that are tried in the place of one
 _MOST_NUMBERS = 4  # the same, of what an access is made of
 
@@ -41,21 +44,36 @@ class Repair:
 
 
 def repairs(
-    answer: str, constants: AbstractSet[float] = frozenset(), accesses: AbstractSet[int] = frozenset()
+    answer: str,
+    constants: AbstractSet[float] = frozenset(),
+    accesses: AbstractSet[int] = frozenset(),
+    *,
+    rounded: bool = False,
 ) -> Iterator[Repair]:
     """Every repair of `answer` that Python can parse, the likeliest first, no two with the same code.
 
     constants: floating-point numbers of a right answer.  accesses: lines of loads and stores that went elsewhere.
+    rounded: the numbers are nearly right.
     """
     code, seen = Code(answer), {answer}
-    first = (exchanged_quotient, lambda code: other_factor(code, accesses)) if accesses else ()
+    first = (loops.off_by_one, exchanged_quotient, lambda code: other_factor(code, accesses)) if accesses else ()
+    first += (widened,) if rounded else ()
     for operator in (*first, *_FEW, *_EXCHANGES, lambda code: right_constant(code, constants), *_INSERTIONS):
         for change in _changes(operator, code):
             mended = code.with_edits(change.edits)
             if mended not in seen and parsing.parses(mended):
                 seen.add(mended)
                 first = min((edit.node for edit in change.edits), key=lambda node: (node.lineno, node.col_offset))
-                yield Repair(mended, change.line, " ".join(code.text(first).split()))
+                yield Repair(mended, change.line, " ".join(code.text(_around(code, first)).split()))
+
+
+def _around(code: Code, node: ast.AST) -> ast.AST:
+    """The smallest expression that says something: a number by itself does not."""
+    if not isinstance(node, ast.Constant):
+        return node
+    holders = [one for one in in_order(code.tree) if isinstance(one, _SAYING) and node in ast.walk(one)]
+    on_line = [one for one in holders if one.lineno == one.end_lineno]
+    return min(on_line, key=lambda one: one.end_col_offset - one.col_offset, default=node)
 
 
 def _changes(operator: Callable[[Code], Iterator[Change]], code: Code) -> Iterator[Change]:
@@ -70,18 +88,36 @@ def _changes(operator: Callable[[Code], Iterator[Change]], code: Code) -> Iterat
 
 
 def widened(code: Code) -> Iterator[Change]:
-    """A loaded block in float32; a change of type in between taken out, in a kernel or on the host."""
+    """A loaded block and sums in float32; a change of type in between taken out, in a kernel or on the host."""
     for call in code.calls("load"):
         yield _becomes(code, call, "({}).to(tl.float32)")
-    for call in code.calls("to"):
-        if call.args and not code.text(call.args[0]).endswith((".float32", ".int64")):
-            yield Change((Edit(call, f"({code.text(call.func.value)})"),), "")
+    for call in [call for name in ("zeros", "full") for call in code.calls(name)]:
+        dtype = keyword(call, "dtype")
+        dtype = dtype.value if dtype else call.args[-1] if len(call.args) > 1 else None
+        if isinstance(dtype, ast.Attribute) and code.text(dtype) != "tl.float32":
+            yield Change((Edit(dtype, "tl.float32"),), "")
+    casts = [call for call in code.calls("to") if call.args]
+    casts = [call for call in casts if not code.text(call.args[0]).endswith((".float32", ".int64"))]
+    yield from (Change((_uncast(code, call),), "") for call in casts)
+    stored = [part for call in code.calls("store") for part in ast.walk(call)]
+    if len(early := [call for call in casts if call not in stored and not _is_inside(call, casts)]) > 1:
+        yield Change(tuple(_uncast(code, call) for call in early), "")
     for host in code.hosts:
         for node in in_order(host):
             if isinstance(node, ast.Call) and code.text(node.func) in _ROUNDINGS and len(node.args) == 1:
                 yield Change((Edit(node, f"({code.text(node.args[0])})"),), "")
             if isinstance(node, ast.keyword) and node.arg == "dtype" and code.text(node.value) != "torch.float32":
                 yield Change((Edit(node.value, "torch.float32"),), "")
+            if isinstance(node, ast.Call) and getattr(node.func, "attr", "") in _CASTS:
+                yield Change((Edit(node, f"({code.text(node.func.value)})"),), "")
+
+
+def _uncast(code: Code, call: ast.Call) -> Edit:
+    return Edit(call, f"({code.text(call.func.value)})")
+
+
+def _is_inside(node: ast.AST, others: list[ast.Call]) -> bool:
+    return any(node is not other and node in ast.walk(other) for other in others)
 
 
 def cleared_memory(code: Code) -> Iterator[Change]:
@@ -108,17 +144,6 @@ def initial_value(code: Code) -> Iterator[Change]:
                     yield from (Change((Edit(part.args[1], value),), "") for value in ('-float("inf")', "0.0"))
                 elif isinstance(part, (ast.Constant, ast.UnaryOp)):
                     yield from (Change((Edit(part, value),), "") for value in ('-float("inf")', "0.0"))
-
-
-def along_an_axis(code: Code) -> Iterator[Change]:
-    """A reduction of a whole tile, along one of its axes."""
-    for name in ("sum", "max", "min"):
-        for call in code.calls(name):
-            if len(call.args) == 1 and not call.keywords:
-                for axis in ("1", "0"):
-                    text = code.text(call.args[0])
-                    yield Change((Edit(call.args[0], f"{text}, axis={axis}, keep_dims=True"),), "")
-                    yield Change((Edit(call.args[0], f"{text}, axis={axis}"),), "")
 
 
 def inverse_operation(code: Code) -> Iterator[Change]:
@@ -185,12 +210,14 @@ def _new_maxima(code: Code) -> Iterator[tuple[str, str]]:
 
 
 def other_way(code: Code) -> Iterator[Change]:
-    """A comparison the other way round."""
-    for kernel in code.kernels:
-        for node in in_order(kernel):
+    """A comparison the other way round; on the host also with or without what is equal."""
+    for function in [*code.kernels, *code.hosts]:
+        for node in in_order(function):
             if isinstance(node, ast.Compare) and len(node.ops) == 1 and type(node.ops[0]) in _TURNED:
                 left, right = code.text(node.left), code.text(node.comparators[0])
-                yield Change((Edit(node, f"({left} {_TURNED[type(node.ops[0])]} {right})"),), "")
+                others = [_TURNED[type(node.ops[0])]]
+                others += [loops.OTHER[type(node.ops[0])]] if function in code.hosts else []
+                yield from (Change((Edit(node, f"({left} {other} {right})"),), "") for other in others)
 
 
 def _assigned_before(kernel: ast.FunctionDef, loop: ast.stmt) -> set[str]:
@@ -266,6 +293,7 @@ def exchanged_arguments(code: Code) -> Iterator[Change]:
         for node in in_order(function):
             if isinstance(node, ast.Call) and (isinstance(node.func, ast.Subscript) or code.text(node.func) in own):
                 yield from _neighbours(code, node.args)
+                yield from _neighbours(code, [one.value for one in node.keywords])
             if isinstance(node, ast.Call) and code.text(node.func).endswith((".where", ".join", ".interleave", ".dot")):
                 yield from _neighbours(code, node.args[-2:])
             if isinstance(node, ast.Tuple):
@@ -312,6 +340,20 @@ def other_offset(code: Code) -> Iterator[Change]:
 
 def _is_sum(node: ast.expr) -> bool:
     return isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add)
+
+
+def missing_summand(code: Code) -> Iterator[Change]:
+    """An address with what another one of the kernel adds, and it does not: the start of a head, of a row."""
+    for kernel in code.kernels:
+        accesses = [call for access in ("load", "store") for call in code.calls(access, kernel) if call.args]
+        summands = {call: list(map(code.text, _summands(call.args[0])[1:])) for call in accesses}
+        known = list(dict.fromkeys(text for texts in summands.values() for text in texts))
+        for call, own in summands.items():
+            yield from (_becomes(code, call.args[0], f"({{}}) + ({text})") for text in known if text not in own)
+
+
+def _summands(node: ast.expr) -> list[ast.expr]:
+    return [*_summands(node.left), *_summands(node.right)] if _is_sum(node) else [node]
 
 
 def complement(code: Code) -> Iterator[Change]:
@@ -498,16 +540,22 @@ def _becomes(code: Code, node: ast.AST, text: str) -> Change:
     return Change((Edit(node, text.format(code.text(node))),), "")
 
 
-_FEW = (added_up, kept_in_loop, rescaled, other_way, spread_quotient, gathered_product)
+_FEW = (
+    added_up, kept_in_loop, rescaled, other_way, spread_quotient, gathered_product,
+    shapes.along_another_axis, shapes.reshaped_otherwise, shapes.turned, longer_loop,
+    scales.true_infinity, scales.as_long_as_a_size,
+)  # fmt: skip
 _EXCHANGES = (
     memory.other_stride, memory.swapped_strides, loops.off_by_one, loops.other_program, memory.swapped_loads,
     numbers.opposite_sign, numbers.swapped_operands,
-    numbers.regrouped, numbers.other_operation, numbers.lost_operand, numbers.other_function, numbers.other_axis,
+    shapes.other_new_axis, scales.other_base, missing_summand,
+    numbers.regrouped, numbers.other_operation, numbers.lost_operand, numbers.other_function, scales.common_factor,
     memory.other_size, memory.other_pointer, launches.grid_axis, launches.other_host_size,
 )  # fmt: skip
 _INSERTIONS = (
-    cleared_memory, initial_value, along_an_axis,
-    inverse_operation, masked_reduction, longer_loop, exchanged_arguments, widened, with_factor,
+    cleared_memory, initial_value,
+    inverse_operation, masked_reduction, scales.other_whole_number,
+    exchanged_arguments, widened, with_factor,
     loops.before_update, numbers.without_choice, numbers.without_function, moved_by_one, loops.into_loop,
     loops.after_loop, other_offset, complement, other_name, without_number, other_limit, no_roundings,
 )  # fmt: skip
