@@ -14,10 +14,11 @@ from torch.overrides import TorchFunctionMode
 
 from course_lab.check import answer, child
 from course_lab.check.protocol import Found, Job, wire
+from gfxlab.bound import Launch
 from gfxlab.code import AmdError
-from gfxlab.engine import dual_mode, hooks
+from gfxlab.engine import dual_mode
 from gfxlab.simulator import using
-from gfxlab.tracing import trace
+from gfxlab.tracing import TracedLaunch
 
 _MOST_BYTES = 1 << 28  # of a finding
 
@@ -129,10 +130,12 @@ def _copies(job: Job) -> list[Any]:
 def built(payload: dict[str, Any]) -> dict[str, Any]:
     """What the launches of one call become on `payload["arch"]`: {"refused": why, or "", "spills": registers}."""
     job, entry = _begin(payload)
-    with trace() as recorded, hooks.guard("record"):  # what it reaches out of bounds is another question
+    launches: list[Launch] = []
+    with dual_mode.cpu_launches_by(launches.append):  # what they compute is another question
         entry(*job.cases[0])
     try:
-        return {"refused": "", "spills": sum(launch.amd_report(payload["arch"]).vgpr_spills for launch in recorded)}
+        reports = (TracedLaunch(launch).amd_report(payload["arch"]) for launch in launches)
+        return {"refused": "", "spills": sum(report.vgpr_spills for report in reports)}
     except AmdError as error:
         return {"refused": str(error), "spills": 0}
 

@@ -30,6 +30,7 @@ _ENGINE = f"simulated {ARCH}"
 _SECONDS = 10.0
 _MOST_CASES = 3
 _MOST_BYTES = 1 << 20  # of the arguments of a case
+_WIDE = 1 << 31  # integers from here on are 64 bits wide in a kernel
 _known: ContextVar[dict[tuple[str, str], Opinion] | None] = ContextVar("known", default=None)
 
 
@@ -53,8 +54,8 @@ def second_opinion(job: Job, tree: ast.Module, runs: list[CaseRun]) -> Opinion:
 
     job: what the child did on the interpreter (its cases are replaced). runs: those that passed there.
     """
-    gpu = cards_of(ARCH).split(",")[0]
-    again = [_on_simulator(run, gpu) for run in _smallest(runs)]
+    gpu = _gpu()
+    again = [_on_simulator(run) for run in _chosen(runs, tree)]
     if not again:
         return Opinion()
     known = _known.get()
@@ -126,9 +127,81 @@ def _in_place(tree: ast.Module) -> str:
     return next(iter(answer.loaded_and_stored(tree)), "memory")
 
 
-def _on_simulator(run: CaseRun, gpu: str) -> CaseRun:
-    case = replace(run.case, name=f"{run.case.name}, on a simulated {gpu}")
+def _gpu() -> str:
+    return cards_of(ARCH).split(",")[0]
+
+
+def _suffix() -> str:
+    """Behind the name of a case that is run once more there."""
+    return f", on a simulated {_gpu()}"
+
+
+def _on_simulator(run: CaseRun) -> CaseRun:
+    case = replace(run.case, name=run.case.name + _suffix())
     return replace(run, case=case, seen=None, engine="simulator")
+
+
+def _chosen(runs: list[CaseRun], tree: ast.Module) -> list[CaseRun]:
+    """The smallest cases, and one more where others give a kernel arguments that the compiler takes in another way.
+
+    An argument that is 1 or None is a constant to it, without a tensor's methods. The interpreter knows no difference.
+    """
+    smallest, asked = _smallest(runs), _asked(tree)
+    compiled = {kind for run in smallest for kind in _kinds(run)}
+    new = {run.case.name: {k for k in _kinds(run) - compiled if k[2] != "1" or k[1] in asked} for run in _small(runs)}
+    others = [run for run in _small(runs) if new[run.case.name]]
+    return smallest + sorted(others, key=lambda run: (-len(new[run.case.name]), _bytes(run)))[:1]
+
+
+def _kinds(run: CaseRun) -> set[tuple[str, str, str]]:
+    """Kernel, argument, and what sort of argument the compiler makes of it."""
+    found = set()
+    for launch in run.own_launches:
+        sorts = dict.fromkeys(launch.tensors, "tensor") | {name: _sort(value) for name, value in launch.constants}
+        found |= {(launch.name, name, sort) for name, sort in sorts.items()}
+    return found
+
+
+def _sort(value: int | float | bool | str | None) -> str:
+    if type(value) is not int:
+        return "None" if value is None else "value"
+    return "1" if value == 1 else "wide" if abs(value) >= _WIDE else "value"
+
+
+def _asked(tree: ast.Module) -> set[str]:
+    """Names of which a method is called, `n.to(tl.int64)`, alone or in arithmetic, which for a constant is one too.
+
+    Where a function has them of an argument, all names count that a call hands on.
+    """
+    nodes = list(ast.walk(tree))
+    made = [(target, node.value) for node in nodes if isinstance(node, ast.Assign) for target in node.targets]
+    asked = {name for node in nodes if isinstance(node, ast.Attribute) for name in _in_arithmetic(node.value)}
+    for _ in made:
+        more = {name for target, value in made if _in_arithmetic(target) & asked for name in _in_arithmetic(value)}
+        if more <= asked:
+            break
+        asked |= more
+    calls = [call for call in nodes if isinstance(call, ast.Call)]
+    defined = {node.name: node for node in nodes if isinstance(node, ast.FunctionDef)}
+    handed = [call for call in calls if isinstance(call.func, ast.Name) and call.func.id in defined]
+    for call in handed:
+        if {argument.arg for argument in defined[call.func.id].args.args} & asked:
+            asked |= {name for value in call.args for name in _in_arithmetic(value)}
+    return asked
+
+
+def _in_arithmetic(node: ast.AST) -> set[str]:
+    """The names of an expression of names and operators alone."""
+    if isinstance(node, ast.Name):
+        return {node.id}
+    parts = (node.left, node.right) if isinstance(node, ast.BinOp) else ()
+    return {name for part in parts for name in _in_arithmetic(part)}
+
+
+def _small(runs: list[CaseRun]) -> list[CaseRun]:
+    """Those that need a kernel and are small enough for the simulator."""
+    candidates = [run for run in runs if run.needs_kernel and run.own_launches]
+    return [run for run in candidates if _bytes(run) <= _MOST_BYTES and not any(map(is_spread, _tensors(run)))]
 
 
 def _smallest(runs: list[CaseRun]) -> list[CaseRun]:
@@ -139,9 +212,8 @@ def _smallest(runs: list[CaseRun]) -> list[CaseRun]:
     """
     first: dict[torch.dtype, CaseRun] = {}
     candidates = [run for run in runs if run.needs_kernel and run.own_launches]
-    for run in sorted(candidates, key=lambda run: (_is_thin(run), _is_loose(run, candidates), _bytes(run))):
-        if _bytes(run) <= _MOST_BYTES and not any(map(is_spread, _tensors(run))):
-            first.setdefault(_dtype(run), run)
+    for run in sorted(_small(runs), key=lambda run: (_is_thin(run), _is_loose(run, candidates), _bytes(run))):
+        first.setdefault(_dtype(run), run)
     return sorted(first.values(), key=lambda run: _dtype(run).itemsize)[:_MOST_CASES]
 
 
@@ -179,12 +251,24 @@ def _speaks(run: CaseRun) -> bool:
 
 def _reason(run: CaseRun, before: list[CaseRun], tree: ast.Module, gpu: str) -> Diagnosis:
     if run.seen.problem and run.seen.problem.refused:
-        return diagnosis("compiler-refuses", arch=ARCH, message=run.seen.problem.message)
+        message = run.seen.problem.message.rstrip(".") + _made_constant(run, before)
+        return diagnosis("compiler-refuses", arch=ARCH, message=message)
     if run.seen.problem:
         return diagnosis("simulator-fault", gpu=gpu, message=run.seen.problem.message)
     for launch in (launch for one in before for launch in one.own_launches if launch.race):
         return race_diagnosis(launch.race)
     return diagnosis("simulator-differs", gpu=gpu, why=_why(run, before, tree))
+
+
+def _made_constant(run: CaseRun, before: list[CaseRun]) -> str:
+    """Which arguments the compiler knows in the case that it refuses, and not in others; "" where there are none."""
+    ours = next(one for one in before if one.case.name == run.case.name.removesuffix(_suffix()))
+    elsewhere = {kind for one in before for kind in _kinds(one)} - _kinds(ours)
+    known = [kind for kind in sorted(_kinds(ours)) if kind[2] in ("1", "None")]
+    odd = [f"`{name}` is {sort}" for kernel, name, sort in known if (kernel, name) in {kind[:2] for kind in elsewhere}]
+    if not odd:
+        return ""
+    return f". In the case {ours.case.name!r} {' and '.join(odd)}: the compiler makes a constant of that"
 
 
 def _why(run: CaseRun, before: list[CaseRun], tree: ast.Module) -> str:

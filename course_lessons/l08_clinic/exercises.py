@@ -632,7 +632,7 @@ def test_scale_heads():
 # - **Inputs**: `x` of shape `(M, N)`, float32, contiguous: rows `first_row` to `first_row + M` of the matrix;
 #   `first_row`, an int from 0 to 1,000,000
 # - **Output**: a tensor of shape `(M,)`, int64
-# - **Definition**: `out[m] = (first_row + m) * N + argmax(x[m])`
+# - **Definition**: `out[m] = (first_row + m) * N + argmax(x[m])`; of equal numbers the first one counts
 
 
 # %% exercise="8.9"

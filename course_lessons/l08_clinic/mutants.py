@@ -211,11 +211,26 @@ MUTANTS = {
         Mutant("wide after the product", ((_INDEX, "((first_row + row) * N).to(tl.int64) + best"),), "still-wrapped"),
         Mutant("unsigned", ((_INDEX, "((first_row + row) * N).to(tl.uint32).to(tl.int64) + best"),), "still-wrapped"),
         Mutant("wide after the sum", ((_INDEX, "((first_row + row) * N + best).to(tl.int64)"),), "still-wrapped"),
+        Mutant(
+            "a method of what may be the constant 1",
+            ((_INDEX, "(first_row.to(tl.int64) + row) * N + best"),),
+            "compiler-refuses",
+        ),
+        Mutant(
+            "the last of equal numbers",
+            (("tl.argmax(x, axis=0)", "tl.max(tl.where(x == tl.max(x, axis=0), cols, -1), axis=0)"),),
+            "last-of-equals",
+        ),
     ),
     "8.10": (
         _finding("a card with room", '"gfx942", 256', '"gfx950", 256', "breaks-nothing"),
         _finding("the small tile", '"gfx942", 256', '"gfx942", 64', "breaks-nothing"),
         _cause("too-much-lds", "too-many-registers"),
+        Mutant(
+            "cured for the complaint's size alone",
+            ((_TILE, '{"BLOCK": 128, "BLOCK_K": 64, "num_stages": 2 if N <= 256 else 4}'),),
+            "still-bad-on-target",
+        ),
         Mutant("the small tile for all", ((_TILE, '{"BLOCK": 32, "BLOCK_K": 32}'),), "too-expensive"),
         Mutant(
             "one stage less, not enough",

@@ -696,6 +696,17 @@ def _low_shard(g: Generator) -> tuple[Tensor, int]:
     return x, 7
 
 
+def _equal_largest(g: Generator) -> tuple[Tensor, int]:
+    """The largest number stands at several places of a row, which are in no block of fewer columns together."""
+    x = torch.rand((2, 12_000), generator=g)
+    x[:, 700::5600] = 2.0
+    return x, 200_000
+
+
+def _last_of_equals(x: Tensor, first_row: int) -> Tensor:
+    return (first_row + torch.arange(len(x)) + 1) * x.shape[1] - 1 - x.flip(1).argmax(dim=1)
+
+
 def _refused_shard(x: Tensor, first_row: int) -> str:
     return "" if 0 <= first_row <= 1_000_000 else f"first_row is {first_row:,}, and the statement ends at 1,000,000"
 
@@ -719,12 +730,24 @@ ARGMAX = Exercise(
         _case("all far below 0, the largest last", _low_shard, **EXACT),
         _case("past the second border", _shard(2, 16_384, 300_000), **EXACT),
         _case("an odd width, far down", _shard(3, 4099, 900_001), **EXACT),
+        _case("all but the first row", _shard(5, 100, 1), **EXACT),
+        _case("equal numbers: the first of them", _equal_largest, **EXACT),
     ),
     suspects=(
+        Suspect(
+            "last-of-equals",
+            "Of equal numbers the last one was taken. The statement asks for the first.",
+            _last_of_equals,
+        ),
         Suspect(
             "still-wrapped",
             "Past 2^31 the index is too small by 2^32: it was made wide after the multiplication.",
             _wrapped,
+        ),
+        Suspect(
+            "still-wrapped",
+            "The index is too small by a multiple of 2^32: it was made wide after the multiplication.",
+            lambda x, first_row: reference.flat_argmax(x, first_row) % 2**32,
         ),
     ),
     hints=(
@@ -764,6 +787,13 @@ ARGMAX = Exercise(
 
 def _square(N: int) -> Callable[[Generator], tuple[Tensor, Tensor]]:
     return lambda g: tuple(torch.randn((N, N), generator=g).half() for _ in range(2))
+
+
+# the sizes that models have, one more, and the other cards; all but the last have one tile, and so are compiled once
+_TARGETS = (
+    ("gfx942", 256), ("gfx942", 512), ("gfx942", 768), ("gfx942", 1024), ("gfx950", 256), ("gfx1100", 256),
+    ("gfx942", 64),
+)  # fmt: skip
 
 
 def _squares(N: int) -> tuple[Tensor, Tensor]:
@@ -814,7 +844,7 @@ MATMUL = Exercise(
         ),
         price=_square(256),
         factor=2.5,
-        target=Target(_squares, 1024, (("gfx942", 256), ("gfx950", 256), ("gfx1100", 256), ("gfx942", 64))),
+        target=Target(_squares, 1024, _TARGETS),
     ),
 )
 

@@ -307,8 +307,8 @@ def next_slots(block_table, seq_lens, refs, k_cache, v_cache):
 # This kernel is in use somewhere. With one page per sequence and no end of text its test passes. It has **two** bugs.
 #
 # - **Inputs**: `chosen` of shape `(B,)`, int64; in place: `tokens` and `positions`, `(B,)`, int64, `seq_lens`,
-#   `(B,)`, int32, and `slots`, `(B,)`, int64, -1 for a row without a sequence; `block_table` of shape `(B, n)`,
-#   int32, contiguous; `page`, the slots of a page; `end`, the token that ends a text
+#   `(B,)`, int32, and `slots`, `(B,)`, int64, -1 for a row without a sequence: a slot may be beyond 32 bits;
+#   `block_table` of shape `(B, n)`, int32, contiguous; `page`, the slots of a page; `end`, the token that ends a text
 # - **Output**: none
 # - **Definition**:
 #

@@ -29,6 +29,11 @@ MUTANTS = {
             ),
             "smallest",
         ),
+        Mutant(
+            "two rounds and no more",
+            (("chunks = triton.cdiv(N, 2048)", "chunks = triton.cdiv(N, 2048) if places is None else 1"),),
+            "row-cut-short",
+        ),
         Mutant("stores at the same place", (("values_ptr + out + i", "values_ptr + out"),), "partly-written"),
         Mutant("places not stored", (("        tl.store(indices_ptr + out + i, first)\n", ""),), "output-untouched"),
     ),
@@ -104,6 +109,15 @@ MUTANTS = {
             ),
             "highest-page",
         ),
+        Mutant(
+            "what stands in an entry without meaning loses a reference",
+            (
+                ("mask=runs & (place > 0), other=-1)", "mask=runs, other=-1)"),
+                ("axis=0) > 1\n", "axis=0) > 1\n        shared = shared & (place > 0)\n"),
+                ("tl.where(shared & (pages == old), 1, 0)", "tl.where(takes & (pages == old), 1, 0)"),
+            ),
+            "kept-lost",
+        ),
         Mutant("table not written", (("        tl.store(entry_ptr, page, mask=takes)\n", ""),), "output-untouched"),
     ),
     "9.5": (
@@ -115,6 +129,15 @@ MUTANTS = {
             ),
             "both-bugs",
         ),
+        Mutant(
+            "the table is read for a sequence that is over",
+            (
+                ("+ position // PAGE", "+ tl.where(runs, position, position + 1) // PAGE"),
+                ("mask=mask & runs, other=0)", "mask=mask & (slot >= 0), other=0)"),
+            ),
+            "mask-too-wide",
+        ),
+        Mutant("a slot in 32 bits", (("other=0).to(tl.int64)", "other=0)"),), "still-wrapped"),
         Mutant("goes on after the end", (("(slot >= 0) & (chosen != END)", "slot >= 0"),), "never-ends"),
         Mutant(
             "page of the old position",

@@ -45,6 +45,13 @@ def _rising(generator: Generator) -> tuple:
     return torch.arange(2 * 2 * 2048 + 2 * 50).float().view(2, -1), 7
 
 
+def _many_candidates(generator: Generator) -> tuple:
+    """What 33 chunks keep is more than one program holds, and the largest are kept by the last chunk."""
+    x = _randn(generator, 1, 32 * 2048 + 70)
+    x[0, -70:] += 100.0
+    return x, 64
+
+
 def _zeros_of_both_signs(generator: Generator) -> tuple:
     """The largest numbers of each row are zeros, every second one of them -0.0."""
     x = -1.0 - torch.rand(2, 90, generator=generator)
@@ -69,6 +76,11 @@ def _taken_once_more(x: Tensor, k: int) -> tuple[Tensor, Tensor]:
     return values.expand(-1, k).clone(), indices.expand(-1, k).clone()
 
 
+def _one_program_of_candidates(x: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """Of what the chunks kept, the first 2,048 numbers and no others."""
+    return own.top_k(x[:, : max(2048 // k * 2048, 2048)], k)
+
+
 def _smallest(x: Tensor, k: int) -> tuple[Tensor, Tensor]:
     return own.top_k(x, k, largest=False)
 
@@ -90,12 +102,14 @@ _TOP_K = Exercise(
     minutes=20,
     entry="top_k",
     reference=own.top_k,
+    time_limit=30.0,
     cases=(
         Case("the best of 100", _logits(2, 100, 1), **_EXACT, again=True),
         Case("the best 8 of 576", _logits(2, 576, 8), **_EXACT),
         Case("all of them, sorted", _logits(1, 20, 20), **_EXACT),
         Case("more than one program can hold: 5000 numbers", _logits(2, 5000, 5), **_EXACT),
         Case("the largest in the last chunk", _rising, **_EXACT),
+        Case("more candidates than one program can hold", _many_candidates, **_EXACT),
         Case("equal numbers: the lower place first", _logits(2, 300, 12, levels=4), **_EXACT),
         Case("equal numbers in different chunks", _logits(1, 4500, 6, levels=3), **_EXACT),
         Case("forbidden tokens: all but 3 of 64 at -inf", _logits(2, 64, 5, forbidden=61), **_EXACT),
@@ -122,6 +136,11 @@ _TOP_K = Exercise(
             "equals-together",
             "Equal numbers were taken out together with the first of them. What makes one lane different from others?",
             _distinct,
+        ),
+        Suspect(
+            "row-cut-short",
+            "Of what the chunks kept, only the first 2,048 numbers were looked at. How many can there be?",
+            _one_program_of_candidates,
         ),
     ),
 )
@@ -325,6 +344,16 @@ def _pool(lengths: tuple[int, ...], *, page: int = 8, spare: int = 4, prefix: in
     return make
 
 
+def _used_before(*args, **kind) -> Make:
+    """The same, in rows that others had: behind a sequence's pages stands the number of a page that is shared now."""
+
+    def make(generator: Generator) -> tuple:
+        table, lens, refs, *caches = _pool(*args, **kind)(generator)
+        return torch.where(table < 0, refs.argmax().int(), table), lens, refs, *caches
+
+    return make
+
+
 def _many_in_use(generator: Generator) -> tuple:
     """Two sequences share their last page; more than a thousand pages are in use, and the free ones come last."""
     table, lens, refs, *caches = _pool((11, 8500, 11, 16), prefix=11, layers=1, width=1)(generator)
@@ -377,6 +406,16 @@ def _reference_kept(table, lens, refs, k_cache, v_cache) -> Tensor:
     return slots
 
 
+def _entry_without_meaning(table, lens, refs, k_cache, v_cache) -> Tensor:
+    """The page that stands in an entry loses a reference, also where the entry has no meaning yet."""
+    before, page = table.clone(), k_cache.shape[2]
+    slots = own.next_slots(table, lens, refs, k_cache, v_cache)
+    for b, length in enumerate(lens.tolist()):
+        if length >= 0 and length % page == 0 and before[b, length // page] >= 0:
+            refs[before[b, length // page]] -= 1
+    return slots
+
+
 def _highest_page(table, lens, refs, k_cache, v_cache) -> Tensor:
     return own.next_slots(table, lens, refs, k_cache, v_cache, choice=-1)
 
@@ -398,6 +437,7 @@ _ALLOCATE = Exercise(
         Case("four share, the last one keeps the page", _pool((13, 13, 13, 13), prefix=13), **_EXACT),
         Case("shared full pages stay shared", _pool((16, 16, 16), prefix=16), **_EXACT),
         Case("shared prefix, own pages behind it", _pool((8, 21, 12, 30), prefix=8), **_EXACT),
+        Case("pages of others behind the last one", _used_before((13, 10, -1, 16), prefix=8), **_EXACT),
         Case("some share, some do not", _pool((12, 3, 12, -1, 0, 12), prefix=12, spare=6), **_EXACT),
         Case(
             "pages of 5, one layer, bfloat16",
@@ -434,6 +474,11 @@ _ALLOCATE = Exercise(
         Suspect(
             "reference-kept", "A sequence left a shared page, and the page still counts it.", _five(_reference_kept)
         ),
+        Suspect(
+            "kept-lost",
+            "A page lost a reference, and no sequence left it. What does an entry mean where `place` is 0?",
+            _five(_entry_without_meaning),
+        ),
         Suspect("highest-page", "A free page was taken, but not the one with the lowest number.", _five(_highest_page)),
     ),
 )
@@ -464,9 +509,35 @@ def _between(rows: int, *, page: int = 8, ended: int = 0, ending: int = 0, cross
     return make
 
 
+def _at_the_end_of_the_table(ends: bool) -> Make:
+    """The last sequence has filled all pages of its row, which is the table's last; it ends now, or was over before."""
+
+    def make(generator: Generator) -> tuple:
+        chosen, tokens, positions, lens, slots, table, page, end = _between(5, longest=24)(generator)
+        table = table[:, :3].contiguous()
+        positions[-1], lens[-1] = 3 * page - 1, 3 * page * ends
+        slots[-1] = table[-1, -1].long() * page + page - 1 if ends else -1
+        chosen[-1] = end if ends else 7
+        return chosen, tokens, positions, lens, slots, table, page, end
+
+    return make
+
+
+def _high_pages(generator: Generator) -> tuple:
+    """Slots beyond 32 bits."""
+    chosen, tokens, positions, lens, slots, table, page, end = _between(6, page=16, crossing=True)(generator)
+    return chosen, tokens, positions, lens, slots + 16 * 140_000_000 * (slots >= 0), table + 140_000_000, page, end
+
+
+def _narrow_slots(chosen, tokens, positions, lens, slots, table, page, end) -> None:
+    own.advance(chosen, tokens, positions, lens, slots, table, page, end)
+    slots.copy_(slots.int())
+
+
 def _after(change: Callable[..., None]) -> Callable[..., tuple[Tensor, ...]]:
     def formula(*args) -> tuple[Tensor, ...]:
-        change(*args)
+        table = torch.nn.functional.pad(args[5], (0, 1), value=2**31 - 1)  # what the interpreter reads behind it
+        change(*args[:5], table, *args[6:])
         return args[1:5]
 
     return formula
@@ -514,6 +585,9 @@ _ADVANCE = Exercise(
         Case("rows without a sequence", _between(12, ended=5), **_EXACT),
         Case("1,100 rows, all of it, pages of 5", _between(1100, page=5, ended=99, ending=99, crossing=True), **_EXACT),
         Case("one sequence, which ends", _between(1, ending=1), **_EXACT),
+        Case("the end of the table, and of its last sequence", _at_the_end_of_the_table(ends=True), **_EXACT),
+        Case("the end of the table, the last sequence over", _at_the_end_of_the_table(ends=False), **_EXACT),
+        Case("slots beyond 32 bits", _high_pages, **_EXACT),
         Case("pages of 1", _between(6, page=1, longest=12, crossing=True), **_EXACT),
     ),
     hints=(
@@ -531,6 +605,11 @@ _ADVANCE = Exercise(
             _after(_old_page),
         ),
         Suspect("never-ends", "A sequence that chose the end goes on, with a slot of its own.", _after(_never_ends)),
+        Suspect(
+            "still-wrapped",
+            "Past 2^31 the slot is too small by 2^32: a page's number was multiplied in 32 bits.",
+            _after(_narrow_slots),
+        ),
         Suspect("all-go-on", "Rows without a sequence got a slot.", _after(_all_go_on)),
     ),
 )

@@ -116,23 +116,40 @@ def _look_at_what_is_given(args, y, copied, launches):
 
 
 def gradients(names):
-    """Cases: the differentiable arguments, other arguments, and at the end the gradient that arrives, or None."""
+    """Cases: numbers a row that may be kept, the differentiable arguments, other arguments, and at the end the gradient
+    that arrives, or None."""
     entry = names["differentiable"]
 
     def run(numbers, *args):
         *given, dy = args
-        leaves = [a.detach().requires_grad_() if isinstance(a, torch.Tensor) else a for a in given]
-        before = hooks.launches()
-        y = entry(*leaves)
-        if hooks.launches() == before:
-            raise Finding("no-kernel", "No kernel ran in the forward pass. It is your kernel that is shipped.")
-        if not y.requires_grad:
-            raise Finding("no-gradient", "The result does not require grad: call your Function by its `apply`.")
-        _look_at_what_is_kept(y.grad_fn, leaves, numbers)
-        y.sum().backward() if dy is None else y.backward(dy)
-        return (y.detach(), *(_gradient(a) for a in leaves if isinstance(a, torch.Tensor)))
+        leaves = _leaves(given)
+        y = _forward(entry, leaves)
+        for node in _functions(y.grad_fn):
+            _look_at_what_is_kept(node, leaves, numbers)
+        found = _backward(y, leaves, dy)
+        _look_at_two_calls(entry, given, dy, found)
+        return (y.detach(), *found)
 
     return run
+
+
+def _leaves(given):
+    return [a.detach().requires_grad_() if isinstance(a, torch.Tensor) else a for a in given]
+
+
+def _forward(entry, leaves):
+    before = hooks.launches()
+    y = entry(*leaves)
+    if hooks.launches() == before:
+        raise Finding("no-kernel", "No kernel ran in the forward pass. It is your kernel that is shipped.")
+    if not y.requires_grad:
+        raise Finding("no-gradient", "The result does not require grad: call your Function by its `apply`.")
+    return y
+
+
+def _backward(y, leaves, dy):
+    y.sum().backward() if dy is None else y.backward(dy)
+    return [_gradient(a) for a in leaves if isinstance(a, torch.Tensor)]
 
 
 def _gradient(leaf):
@@ -141,26 +158,82 @@ def _gradient(leaf):
     return leaf.grad
 
 
+def _look_at_two_calls(entry, given, dy, found):
+    """A layer is called twice before the first of the two backward passes: the calls must not share what they keep."""
+    leaves = _leaves(given)
+    y = entry(*leaves)
+    entry(*_leaves([_another(a) for a in given]))
+    again = _backward(y, leaves, dy)
+    if not all(map(_agree, found, again)):
+        raise Finding(
+            "kept-on-ctx",
+            "Your function was called a second time, on other numbers, before the backward pass of the first call, and "
+            "the first gradients became others. Each call has a `ctx` of its own: what is kept in the class or in a "
+            "variable outside is the last call's.",
+        )
+
+
+def _another(value):
+    return 2 * value + 1 if isinstance(value, (torch.Tensor, float)) else value
+
+
+def _agree(a, b):
+    return torch.allclose(a.double(), b.double(), rtol=1e-2, atol=1e-6, equal_nan=True)
+
+
+def _functions(node):
+    """The learner's own Functions among what leads to a result; they alone have `saved_tensors`."""
+    seen, left = set(), [node]
+    while left:
+        node = left.pop()
+        if node is not None and node not in seen:
+            seen.add(node)
+            left += [before for before, _ in node.next_functions]
+            if hasattr(node, "saved_tensors"):
+                yield node
+
+
 def _look_at_what_is_kept(node, leaves, numbers):
     """numbers: how many float32 values a row may be kept beside the arguments."""
     for name, value in vars(node).items() if hasattr(node, "__dict__") else ():
-        if isinstance(value, torch.Tensor):
+        if any(isinstance(one, torch.Tensor) for one in _inside(value)):
             raise Finding(
                 "kept-on-ctx",
                 f"`ctx.{name}` holds a tensor. Only `ctx.save_for_backward` keeps it without leaking, and notices when "
                 "somebody changes it before the backward pass.",
             )
-    kept = getattr(node, "saved_tensors", ())
-    tensors = [a for a in leaves if isinstance(a, torch.Tensor)]
-    rows = tensors[0].numel() // max(tensors[0].shape[-1], 1)
-    most = sum(a.nbytes for a in tensors) + 4 * numbers * rows
-    got = sum(t.nbytes for t in kept if t is not None)
+    kept = [t.detach() for t in node.saved_tensors if t is not None]
+    tensors = [a.detach() for a in leaves if isinstance(a, torch.Tensor)]
+    more = 4 * numbers * (tensors[0].numel() // max(tensors[0].shape[-1], 1))
+    got, most = sum(t.nbytes for t in kept), sum(a.nbytes for a in tensors) + more
     if got > most:
         raise Finding(
             "saves-too-much",
             f"{got} bytes are kept for the backward pass, and the arguments with {numbers} numbers a row are {most}. "
             "What can the backward pass compute again from these?",
         )
+    others = [t for t in kept if not any(_is_of(t, a) for a in tensors)]
+    if sum(t.nbytes for t in others) > more:
+        shape = tuple(max(others, key=lambda t: t.nbytes).shape)
+        raise Finding(
+            "saves-too-much",
+            f"A tensor of shape {shape} is kept for the backward pass that is no argument, and more than {numbers} "
+            "number a row. What can the backward pass compute again from the arguments?",
+        )
+
+
+def _inside(value):
+    """The value itself, or what a list, a tuple or a dict of such holds."""
+    if isinstance(value, dict):
+        value = list(value.values())
+    return itertools.chain.from_iterable(map(_inside, value)) if isinstance(value, (list, tuple)) else iter((value,))
+
+
+def _is_of(tensor, argument):
+    """Whether it lies in an argument's memory, or is a copy of some of its numbers."""
+    if tensor.untyped_storage().data_ptr() == argument.untyped_storage().data_ptr():
+        return True
+    return bool(torch.isin(tensor.double(), argument.double()).all())
 
 
 # ---- an operator ---------------------------------------------------------------------------------------------------

@@ -30,7 +30,8 @@ from course_lab import my_kernel, progress
 # that other people call. Either it gives the right result, or it says what is wrong before anything runs.
 #
 # - **Inputs**: `x` of any number of dimensions, at least one; float32, float16 or bfloat16. `weight` of shape `(N,)`,
-#   any of the three dtypes, on the device of `x`. Rows may lie further apart than they are long
+#   any of the three dtypes, on the device of `x`. Rows may lie further apart than they are long, and the stride of a
+#   dimension of length 1 says nothing
 # - **Output**: a new tensor of the shape and dtype of `x` (3.2: with half as many columns). A tensor without elements
 #   gives a tensor without elements, and no kernel runs
 # - **Refused**, with a `ValueError` or a `TypeError` that names the offending shape, dtype, device or stride: another
@@ -92,7 +93,7 @@ def ship(x, weight, eps=1e-6):
 #
 #   computed in float32; each gradient has the dtype of its tensor. (3.2: $d\,gate = dy \cdot up \cdot \sigma \, (1 +
 #   gate \, (1 - \sigma))$ with $\sigma$ the sigmoid of the gate, $d\,up = dy \cdot silu(gate)$, side by side. 6.1:
-#   $dx = y \, (dy - \sum_c dy \, y)$. 1.2: the gradient that arrives, for both.)
+#   $dx = y \, (dy - \sum_c dy \, y)$ with $y$ computed again, in float32. 1.2: the gradient that arrives, for both.)
 #
 # The backward pass may be PyTorch's operations; a kernel of yours is welcome.
 

@@ -41,6 +41,22 @@ MUTANTS = {
         ),
         Mutant("takes any dtype", ((_DTYPES, ""),), "not-refused"),
         Mutant("takes any weight", ((_SHAPE, ""),), "not-refused"),
+        Mutant(
+            "looks at the weight's first length alone",
+            (("weight.shape != x.shape[-1:]", "weight.shape[:1] != x.shape[-1:]"),),
+            "not-refused",
+        ),
+        Mutant(
+            "asks dimensions of length 1 for their stride",
+            (
+                (
+                    "    try:\n",
+                    "    if any(x.stride(d) != x.stride(d + 1) * x.shape[d + 1] for d in range(x.ndim - 2)):\n"
+                    '        raise ValueError(f"rows must lie equally far apart, strides {x.stride()}")\n    try:\n',
+                ),
+            ),
+            "exception",
+        ),
         Mutant("takes a weight from anywhere", ((_DEVICE, ""),), "wrong-exception"),
         Mutant("launches for nothing", ((_EMPTY, ""),), "empty-launch"),
         Mutant(
@@ -79,6 +95,22 @@ MUTANTS = {
                 ("ctx.saved_tensors", "ctx.x, ctx.weight"),
             ),
             "kept-on-ctx",
+        ),
+        Mutant(
+            "keeps eps in the class",
+            (("ctx.eps = eps", "Shipped.eps = eps"), ("ctx.eps)", "Shipped.eps)")),
+            "kept-on-ctx",
+        ),
+        Mutant(
+            "keeps tensors in a list on ctx",
+            (
+                ("ctx.save_for_backward(x, weight)", "ctx.kept = [x, weight]"),
+                ("ctx.saved_tensors", "ctx.kept"),
+            ),
+            "kept-on-ctx",
+        ),
+        Mutant(
+            "computes in bfloat16", (("x32, dy32 = x.float(), dy.float()", "x32, dy32 = x, dy"),), "half-accumulation"
         ),
         Mutant("no gradient for the weight", (("dweight.to(weight.dtype), None", "None, None"),), "gradient-missing"),
         Mutant(

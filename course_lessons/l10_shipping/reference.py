@@ -16,29 +16,41 @@ def _arrived(dy: Tensor | None, y: Tensor) -> Tensor:
     return torch.ones_like(y) if dy is None else dy.to(y.dtype)
 
 
-def rms_norm_with_gradients(numbers: int, x: Tensor, weight: Tensor, eps: float, dy: Tensor | None) -> tuple:
-    """(y, dx, dweight) of RMSNorm, by PyTorch's own differentiation in float64, in the dtypes of their tensors."""
+def rms_norm_exactly(numbers: int, x: Tensor, weight: Tensor, eps: float, dy: Tensor | None) -> tuple:
+    """(y, dx, dweight) of RMSNorm, by PyTorch's own differentiation in float64."""
     x64, w64 = x.double().requires_grad_(), weight.double().requires_grad_()
     y = x64 * torch.rsqrt(x64.square().mean(-1, keepdim=True) + eps) * w64
-    dx, dw = torch.autograd.grad(y, (x64, w64), _arrived(dy, y))
-    return y.detach().to(x.dtype), dx.to(x.dtype), dw.to(weight.dtype)
+    return y.detach(), *torch.autograd.grad(y, (x64, w64), _arrived(dy, y))
 
 
-def silu_and_mul_with_gradients(numbers: int, x: Tensor, dy: Tensor | None) -> tuple:
+def rms_norm_with_gradients(numbers: int, x: Tensor, weight: Tensor, eps: float, dy: Tensor | None) -> tuple:
+    """The same, in the dtypes of their tensors."""
+    return _told(x, weight, *rms_norm_exactly(numbers, x, weight, eps, dy))
+
+
+def silu_and_mul_exactly(numbers: int, x: Tensor, dy: Tensor | None) -> tuple:
     """(y, dx) of the gated activation, likewise."""
     x64 = x.double().requires_grad_()
     gate, up = x64.chunk(2, -1)
     y = torch.nn.functional.silu(gate) * up
-    (dx,) = torch.autograd.grad(y, x64, _arrived(dy, y))
-    return y.detach().to(x.dtype), dx.to(x.dtype)
+    return y.detach(), *torch.autograd.grad(y, x64, _arrived(dy, y))
 
 
-def softmax_with_gradients(numbers: int, x: Tensor, dy: Tensor | None) -> tuple:
+def silu_and_mul_with_gradients(numbers: int, x: Tensor, dy: Tensor | None) -> tuple:
+    """The same, in the dtype of x."""
+    return tuple(one.to(x.dtype) for one in silu_and_mul_exactly(numbers, x, dy))
+
+
+def softmax_exactly(numbers: int, x: Tensor, dy: Tensor | None) -> tuple:
     """(y, dx) of the softmax of each row, likewise."""
     x64 = x.double().requires_grad_()
     y = torch.softmax(x64, -1)
-    (dx,) = torch.autograd.grad(y, x64, _arrived(dy, y))
-    return y.detach().to(x.dtype), dx.to(x.dtype)
+    return y.detach(), *torch.autograd.grad(y, x64, _arrived(dy, y))
+
+
+def softmax_with_gradients(numbers: int, x: Tensor, dy: Tensor | None) -> tuple:
+    """The same, in the dtype of x."""
+    return tuple(one.to(x.dtype) for one in softmax_exactly(numbers, x, dy))
 
 
 def softmax_without_projection(numbers: int, x: Tensor, dy: Tensor | None) -> tuple:

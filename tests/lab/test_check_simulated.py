@@ -1,5 +1,6 @@
 """The second opinion: an answer that the interpreter finds right, on a simulated AMD GPU."""
 
+import ast
 from dataclasses import replace
 
 import pytest
@@ -202,6 +203,54 @@ def test_what_the_compiler_refuses_is_wrong_in_the_learners_line():
     assert report.diagnosis.code == "compiler-refuses"
     assert "a kernel cannot read the global variable TWO" in report.diagnosis.sentence
     assert report.excerpt[0] == "line 8:     tl.store(y_ptr + offs, x * TWO, mask=mask)"
+
+
+ADD = Exercise(
+    "91.7",
+    "Add a number",
+    1,
+    5,
+    "add",
+    lambda x, n: x + n,
+    tuple(
+        Case(f"{n} more", lambda g, n=n, size=size: (torch.randn(size, generator=g), n), 1e-6, 1e-6)
+        for n, size in ((3, 100), (1, 200))
+    ),
+    HINTS,
+)
+ADD_SOLUTION = """\
+@triton.jit
+def add_kernel(x_ptr, y_ptr, n, size, BLOCK: tl.constexpr):
+    offs = tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + offs, mask=offs < size)
+    tl.store(y_ptr + offs, x + n, mask=offs < size)
+
+
+def add(x, n):
+    y = torch.empty_like(x)
+    add_kernel[(1,)](x, y, n, len(x), BLOCK=256)
+    return y
+"""
+
+
+def test_a_method_of_what_is_a_constant_in_a_larger_case_is_found_out():
+    report = grade(ADD, ADD_SOLUTION)
+    assert report.passed and "(1 of 2 cases tried)" in report.note
+    found = grade(ADD, ADD_SOLUTION.replace("x + n,", "x + n.to(tl.float32),")).diagnosis
+    assert found.code == "compiler-refuses" and "In the case '1 more' `n` is 1" in found.sentence
+
+
+@pytest.mark.parametrize(
+    "line, asked",
+    [
+        ("y = (n * m + row).to(tl.int64)", {"n", "m", "row"}),
+        ("k = n * m; y = k.to(tl.int64)", {"k", "n", "m"}),
+        ("y = tl.load(p + n).to(tl.int64)", set()),
+        ("def wide(a): return a.to(tl.int64)\ny = wide(n)", {"a", "n"}),
+    ],
+)
+def test_names_of_which_a_method_is_called_alone_or_in_arithmetic(line, asked):
+    assert simulated._asked(ast.parse(line)) - {"tl"} == asked
 
 
 def test_what_no_workgroup_can_hold_is_wrong():

@@ -21,14 +21,14 @@ def ship(x):
     shape = (*x.shape[:-1], x.shape[-1] // 2)
     if 0 in x.shape:
         return x.new_empty(shape)
-    strides = x.stride()
-    for i in range(x.dim() - 2):
-        if x.shape[i] > 1 and strides[i] != strides[i + 1] * x.shape[i + 1]:
-            raise ValueError(f"strides {strides}")
-    if x.shape[-1] > 1 and strides[-1] != 1:
-        raise ValueError(f"strides {strides}")
+    long = [(length, stride) for length, stride in zip(x.shape[:-1], x.stride()) if length > 1]
+    for (_, outer), (length, inner) in zip(long, long[1:]):
+        if outer != inner * length:
+            raise ValueError(f"strides {x.stride()}")
+    if x.stride(-1) != 1:
+        raise ValueError(f"strides {x.stride()}")
     rows = math.prod(x.shape[:-1])
-    flat = x.as_strided((rows, x.shape[-1]), (strides[-2] if x.dim() > 1 else x.shape[-1], 1))
+    flat = x.as_strided((rows, x.shape[-1]), (long[-1][1] if long else x.shape[-1], 1))
     return kernel(flat).view(shape)
 """
 GATED_BACKWARD = """\
@@ -181,13 +181,13 @@ kernel = my_kernel("6.1")
 class Soft(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x):
-        y = kernel(x)
-        ctx.save_for_backward(y)
-        return y
+        ctx.save_for_backward(x, torch.logsumexp(x.float(), dim=-1, keepdim=True))
+        return kernel(x)
 
     @staticmethod
     def backward(ctx, dy):
-        y = ctx.saved_tensors[0].float()
+        x, lse = ctx.saved_tensors
+        y = (x.float() - lse).exp()
         inner = (dy.float() * y).sum(dim=-1, keepdim=True)
         return (y * (dy.float() - inner)).to(dy.dtype)
 
@@ -313,6 +313,27 @@ RIGHT = {
 def test_a_right_answer_on_the_other_kernel_or_written_in_another_way_passes(number, code):
     report = grade(number, code)
     assert report.passed, report
+
+
+_KEEPS = "ctx.save_for_backward(x, torch.logsumexp(x.float(), dim=-1, keepdim=True))\n        return kernel(x)"
+_TAKES = "x, lse = ctx.saved_tensors\n        y = (x.float() - lse).exp()"
+WHOLE_RESULT = SOFTMAX_BACKWARD.replace(
+    _KEEPS, "y = kernel(x)\n        ctx.save_for_backward(y)\n        return y"
+).replace(_TAKES, "y = ctx.saved_tensors[0].float()")
+LAST_CALL = SOFTMAX_BACKWARD.replace(
+    "        return kernel(x)", "        Soft.x = x\n        return kernel(x)"
+).replace("x, lse = ctx.saved_tensors", "x, lse = Soft.x, ctx.saved_tensors[1]")
+WRONG_BACKWARDS = {
+    "the whole result is kept": (WHOLE_RESULT, "saves-too-much"),
+    "what the last call kept": (LAST_CALL, "kept-on-ctx"),
+    "computed in bfloat16": (GATED_BACKWARD.replace(".float()", ""), "half-accumulation"),
+}
+
+
+@pytest.mark.parametrize("answer, code", WRONG_BACKWARDS.values(), ids=WRONG_BACKWARDS)
+def test_a_backward_pass_keeps_little_of_each_call_and_computes_in_float32(answer, code):
+    report = grade("10.2", answer)
+    assert report.diagnosis and report.diagnosis.code == code, report
 
 
 @pytest.mark.slow
