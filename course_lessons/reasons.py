@@ -4,6 +4,7 @@ from course_lab.authoring.operators.equivalent import Equivalent
 
 IDLE = "no lane of this kernel looks at another one, and masked lanes are never stored"
 PROMOTED = "the other operand is float32, and Triton widens this one to it"
+FROM_MAX = "tl.max of 16 bits gives float32, and Triton widens what it is taken from"
 COMMUTES = "a sum or product of two is the same either way round"
 LAST = "the value is rounded to the same dtype at the store that follows"
 DENSE = "the tensor has no gaps, and would need more than 2^31 elements before its offsets need 64 bits"

@@ -112,7 +112,7 @@ class Exercise:
     kind: "write" (fill in a stub) or "repair" (find the bug).
     inplace: positions of arguments that the entry is asked to write; what they hold afterwards is compared with what
         the reference leaves in its own copy, and changing them is no mistake.
-    large: a case beyond the longest block that Triton allows, tried only on an answer whose grid does not grow.
+    large: a case beyond the longest block that Triton allows, tried on answers that walk, or whose grid does not grow.
     max_launches: the most kernels that one call may launch (1 for "fuse it"); None for any number.
     no_idle: the text gives each program a block of its own: programs with nothing to do cost the card's score.
     demand: takes the arguments of a case and what was seen of its launches (`check.protocol.LaunchSeen`); returns what

@@ -22,6 +22,7 @@ from course_lab.check import answer
 from course_lab.check.protocol import FaultSeen, LaunchSeen, Outside, RaceSeen
 from course_lab.check.sentences import (
     ARGUMENT_UNTOUCHED,
+    LANES,
     MASK_TOO_WIDE,
     ONLY_AGAIN,
     PARTLY_WRITTEN,
@@ -81,6 +82,7 @@ COMPLAINT = "Finding"  # the exception by which an exercise's driver complains
 _MOST_WORDS = 300  # characters of an error's own
 _FEWEST = 3  # numbers that make a factor believable
 _MANY = 4  # cases that pass, for the only one that fails to say something
+_MANY_NUMBERS = 1 << 16  # among which different ones are sought
 _LEAST_SIZE = 8  # smaller ones are sizes by chance
 _MOST_OFFSETS = 1 << 24  # exchanged strides lead as far as the longer side squared
 
@@ -416,7 +418,11 @@ def _adds_up(launch: LaunchSeen, tree: ast.Module) -> bool:
 
 
 def race_diagnosis(race: RaceSeen) -> Diagnosis:
-    """What two programs do to one element, in words."""
+    """What two programs, or two lanes of one, do to one element, in words."""
+    if race.kind == "lanes":
+        one, other = race.lines
+        lines = f"Line {one} stores twice" if one == other else f"Lines {one} and {other} store different numbers"
+        return Diagnosis("race", LANES.format(lines=lines, element=race.element, tensor=race.tensor))
     first, second = (format_program(program) for program in race.programs)
     element = f"element {race.element} of {race.tensor}"
     if race.kind == "store":
@@ -639,12 +645,23 @@ def shifted(facts: Facts) -> Diagnosis | None:
         for j in np.flatnonzero(e == g[middle])[:8]:
             k = middle - int(j)
             there, here = (e[:-k], g[k:]) if k > 0 else (e[-k:], g[:k])
-            if k and len(here) >= 8 and comparison.close(there, here).all():
+            telling = len(here) >= 8 and len(np.unique(there[:_MANY_NUMBERS])) >= _FEWEST
+            if k and telling and comparison.close(there, here).all():
                 return k
         return 0
 
     shift = _everywhere(test, facts)
     return diagnosis("shifted", shift=abs(shift)) if shift else None
+
+
+def through_float32(facts: Facts) -> Diagnosis | None:
+    """Whole numbers that float32 does not hold, rounded to those that it holds."""
+
+    def test(comparison):
+        expected, got = comparison.expected, comparison.got
+        return expected.dtype.kind in "iu" and np.array_equal(got, expected.astype(np.float32).astype(expected.dtype))
+
+    return diagnosis("through-float32") if _everywhere(test, facts) else None
 
 
 def _usable(comparison: Comparison) -> np.ndarray:
@@ -841,6 +858,7 @@ RULES = (
     nondeterministic,
     out_of_time,
     likely_suspect,
+    through_float32,
     shifted,
     only_in_16_bits,
     constant_factor,

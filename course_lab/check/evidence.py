@@ -110,6 +110,7 @@ class Evidence:
             firsts=self._firsts(),
             creeps=self._creeps,
             race=self._races.found(),
+            lanes=self._races.lanes,
             alike=self._races.alike,
             in_place=self._races.in_place,
             loads=tuple(Loads(name, *counts) for name, counts in self._loads.items()),
@@ -191,7 +192,8 @@ class Evidence:
         if access.ordered:
             self._races.atomic(place.storage, place.count, where, place.first, touch)
         else:
-            self._races.store(place.storage, place.count, where, place.first, touch, place.differs(access))
+            lanes = np.flatnonzero(access.mask)
+            self._races.store(place.storage, place.count, where, place.first, touch, place.differs(access), lanes)
         event = self.events.setdefault(Event(len(self.launches) - 1, access.program, access.line), len(self.events))
         if access.kind == "store":
             self._note_overlap(owner[where] - 1, event, access)

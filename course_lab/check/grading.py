@@ -72,7 +72,7 @@ from gfxlab import engines
 _MAX_CHILDREN = 4  # after so many crashes the cases that are left are not tried
 _GPU_SECONDS = 60.0  # a fresh process must wake the device and compile
 _CARD_ARCH = "gfx942"
-_LARGE_SECONDS = 4.0
+_LARGE_SECONDS = 10.0  # a million elements in short turns
 _SEARCH_SECONDS = 1.25  # of processor time, for the like of a mistake
 _PLACING = 2.0  # times as long, for its place
 _ELSEWHERE = {"mask-too-wide", "out-of-bounds", "wrong-stride", "between-rows", "partly-written"}  # it is an access
@@ -573,8 +573,13 @@ def _probe(exercise: Exercise, code: str, run: CaseRun) -> tuple[CaseRun, CaseRu
 
 
 def _hidden(exercise: Exercise, code: str, tree: ast.Module, runs: list[CaseRun]) -> Diagnosis | None:
-    """What right numbers may hide: values that nobody gave, the order of programs, a tuner's runs."""
-    return _passed_over(exercise, code, runs) or _luck(exercise, code, runs) or _tuned(exercise, code, tree, runs)
+    """What right numbers may hide: values that nobody gave, the order of programs and of lanes, a tuner's runs."""
+    return (
+        _passed_over(exercise, code, runs)
+        or _luck(exercise, code, runs)
+        or _lanes(tree, runs)
+        or _tuned(exercise, code, tree, runs)
+    )
 
 
 def _passed_over(exercise: Exercise, code: str, runs: list[CaseRun]) -> Diagnosis | None:
@@ -612,6 +617,12 @@ def _luck(exercise: Exercise, code: str, runs: list[CaseRun]) -> Diagnosis | Non
         if _goes_wrong(exercise, code, runs, smallest, f"programs {words}", **how):
             return race_diagnosis(races[smallest])
     return None
+
+
+def _lanes(tree: ast.Module, runs: list[CaseRun]) -> Diagnosis | None:
+    """Where lanes of one program store different values to one element, and no barrier stands between any."""
+    races = [launch.lanes for run in runs for launch in run.own_launches if launch.lanes]
+    return race_diagnosis(races[0]) if races and not answer.names(tree, "debug_barrier") else None
 
 
 def _tuned(exercise: Exercise, code: str, tree: ast.Module, runs: list[CaseRun]) -> Diagnosis | None:

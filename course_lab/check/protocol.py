@@ -122,7 +122,8 @@ class Loads:
 class RaceSeen:
     """Two programs of one launch touch an element, and nothing orders them (see `races`).
 
-    kind: "store" (both store, different values) or "load" (one of them loads).  programs, lines: of the two accesses,
+    kind: "store" (both store, different values), "load" (one of them loads), or "lanes" (both are one program's, and
+    two of its lanes store different values).  programs, lines: of the two accesses,
     the one that the interpreter made first comes first.
     """
 
@@ -145,7 +146,8 @@ class LaunchSeen:
     of the entry whose numbers the launch got, in their own memory or in a copy's.  firsts: for each program the first
     element that it stored, -1 for none; () where there are very many programs.  creeps: (line, elements that a turn of
     a loop begins after the one before, length of its block) of a store whose blocks overlap so; () where none does.
-    unset: it takes from a tensor to which it stores what nobody had stored there.
+    unset: it takes from a tensor to which it stores what nobody had stored there.  lanes: two of one program stored
+    different values to one element.
     """
 
     name: str
@@ -165,6 +167,7 @@ class LaunchSeen:
     firsts: tuple[int, ...] = ()
     creeps: tuple[int, ...] = ()
     unset: UnsetSeen | None = None
+    lanes: RaceSeen | None = None
 
     @property
     def programs(self) -> int:
@@ -193,7 +196,8 @@ class Outside:
 
     way: "step" (lanes that are neighbours along `axis` of the block lie `step` apart, as nothing does in the tensor),
     "advance" (so does the program begin after `other`), "inverted" (what the mask holds back lies inside, and what it
-    lets through outside), "whole" (all that it lets through), "one" (a single place along `axis`), "open" (along `axis`
+    lets through outside), "whole" (all that it lets through), "later" (the same, and not so in an earlier turn of a
+    loop), "one" (a single place along `axis`), "open" (along `axis`
     it holds nothing back), or "".  strides: of the tensor's dimensions that are longer than 1.
     """
 

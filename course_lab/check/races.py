@@ -6,6 +6,7 @@ makes it after its access, the other before its own (a counter, a flag, a lock).
 
 - Two stores of different values to one element.  Equal values do no harm and are only counted.
 - A store, and a load by another program; an atomic, and a plain access by another program.
+- Two stores of different values by different lanes of one program: its waves run at the same time as well.
 
 Whether the luck shows in the result is found by running the programs in another order (see `grading`).
 """
@@ -39,6 +40,7 @@ class Races:
     def __init__(self) -> None:
         self.alike = 0  # elements that several programs stored with one value
         self.in_place = False  # a program stored an element that it, too, had loaded
+        self.lanes: RaceSeen | None = None  # two of one program's stored different values to one element
         self._events: list[Touch] = [Touch((-1, -1, -1), "", 0)]  # number 0: nobody
         self._shadows: dict[tuple[int, int], _Shadow] = {}
         self._atomics: dict[Program, list[tuple[int, frozenset[Address]]]] = {}
@@ -62,12 +64,21 @@ class Races:
         return int(np.unique(fresh).size)
 
     def store(
-        self, storage: tuple[int, int], count: int, where: np.ndarray, first: int, touch: Touch, differs: np.ndarray
+        self,
+        storage: tuple[int, int],
+        count: int,
+        where: np.ndarray,
+        first: int,
+        touch: Touch,
+        differs: np.ndarray,
+        lanes: np.ndarray,
     ) -> None:
-        """Note a store; `differs`: where its value is not what stood there."""
+        """Note a store; `differs`: where its value is not what stood there.  lanes: their numbers in the block."""
         shadow, number = self._shadow(storage, count), self._number(touch)
         earlier = shadow.stored[where]
         self._meet(np.where(differs, earlier, 0), number, "store", where - first)
+        self._meet_lanes(np.where(differs & (shadow.lane[where] != lanes), earlier, 0), touch, where - first)
+        shadow.lane[where] = lanes
         self.alike += int(np.count_nonzero(self._others(earlier, touch.program) & ~differs))
         for others in (shadow.first_load, shadow.last_load, shadow.atomics):
             self._meet(others[where], number, "load", where - first)
@@ -125,6 +136,14 @@ class Races:
                 element = int(elements[np.argmax(earlier == other)])
                 self._pairs.setdefault((int(other), number, kind), element)
 
+    def _meet_lanes(self, earlier: np.ndarray, touch: Touch, elements: np.ndarray) -> None:
+        """earlier: the events whose values another lane now replaces; those of the same program count."""
+        own = [n for n in np.unique(earlier[earlier > 0]) if self._events[n].program == touch.program]
+        if own and self.lanes is None:
+            element, before = int(elements[np.argmax(earlier == own[0])]), self._events[own[0]]
+            programs = (touch.program, touch.program)
+            self.lanes = RaceSeen("lanes", touch.tensor, element, programs, (before.line, touch.line))
+
     def _ordered(self, earlier: int, later: int) -> bool:
         """Whether an atomic on a common address comes after the one access and before the other, and is neither."""
         one, other = (self._events[number].program for number in (earlier, later))
@@ -141,10 +160,10 @@ class Races:
 class _Shadow:
     """For each element of a storage the numbers of events; 0 is nobody.
 
-    Who stored last, who loaded first and last, whose atomic came last.
+    Who stored last, who loaded first and last, whose atomic came last; and which lane of its block stored last.
     """
 
     def __init__(self, count: int) -> None:
-        self.stored, self.first_load, self.last_load, self.atomics = (
-            np.frombuffer(untouched(4 * count), np.int32, count) for _ in range(4)
+        self.stored, self.first_load, self.last_load, self.atomics, self.lane = (
+            np.frombuffer(untouched(4 * count), np.int32, count) for _ in range(5)
         )

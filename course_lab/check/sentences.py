@@ -61,6 +61,8 @@ SENTENCES = {
     "What must differ between two programs, and does every axis of the grid appear in the offsets?",
     "overlapping-programs": "Programs {first} and {second} both wrote element {element} of {tensor}. "
     "Where should the block of the second begin?",
+    "through-float32": "Whole numbers came out rounded, as float32 rounds them: it holds each of them up to 2^24 only. "
+    "Where do they become floating-point numbers?",
     "unset-memory": "Line {line} takes what lies in {tensor} before anything was stored there: `torch.empty` gives "
     "memory as it is. What should be in it at first?",
     "output-untouched": "Your kernel ran, but did not write the tensor that you return. Which one does it store to?",
@@ -151,6 +153,11 @@ WRONG_STRIDE = {
 ONLY_AGAIN = (
     "Each first call is right, and a second one with equal shapes is not. What does your code keep from the first: a "
     "tensor, a size, a result?"
+)
+
+LANES = (
+    "{lines} to element {element} of {tensor}, from different lanes of a block. The lanes of one program run at the "
+    "same time as well, so which number stays is luck. Which lane should store there, and which not?"
 )
 
 ARGUMENT_UNTOUCHED = (

@@ -1,7 +1,7 @@
 """Generated mutants of lesson 06's solutions that are right answers, each with its reason."""
 
 from course_lab.authoring.operators.equivalent import Equivalent
-from course_lessons.reasons import LAST, NOT_STORED, PROMOTED, REPLACED, ROUNDED, WEIGHTS, ZERO
+from course_lessons.reasons import FROM_MAX, LAST, NOT_STORED, PROMOTED, REPLACED, ROUNDED, WEIGHTS, ZERO
 
 _SEEN = "a query that is stored sees no key past the last one"
 _EARLIER = "the loop begins with earlier keys, which the window masks; the text counts no tiles"
@@ -25,9 +25,13 @@ _ONLINE = (
 EQUIVALENT = {
     "6.1": (
         Equivalent("rounds-early", "`y`", LAST),
+        Equivalent("without-float32", "`tl.load", FROM_MAX),
         Equivalent("rows-without-gaps", "`stride_ym`", "y is allocated here, without gaps"),
     ),
-    "6.2": (Equivalent("rounds-early", "`new_max`|`centre`|`row_max`", ROUNDED),),
+    "6.2": (
+        Equivalent("rounds-early", "`new_max`|`centre`|`row_max`", ROUNDED),
+        Equivalent("without-float32", "`tl.load", FROM_MAX),
+    ),
     "6.3": _ONLINE,
     "6.4": (*_ONLINE, Equivalent("without-choice", r"keys_seen = \(offs_m \+ 1 \+ Sk - S\)", _SEEN)),
     "6.5": (

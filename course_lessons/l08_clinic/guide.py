@@ -58,6 +58,7 @@ TAUGHT = {
     "constant-factor": "02_rmsnorm#The idea on paper",
     "row-factor": "02_rmsnorm#The idea on paper",
     "half-accumulation": "02_rmsnorm#Rung 4: float32 inside, and eps under the root",
+    "through-float32": "02_rmsnorm#Rung 4: float32 inside, and eps under the root",
     "hard-coded-size": "01_vector_add#Rung 3: the tail",
     "unset-memory": "00_start_here#Your first kernel",
     "not-finite": "03_fused_activations#Rung 1: SiLU without a NaN",

@@ -30,6 +30,17 @@ def _zeros(count: int):
     return lambda g: torch.zeros(count)
 
 
+def _large(count: int, *signs: int):
+    """Ten times the place; of the elements in the middle, the signs are these."""
+
+    def make(g: torch.Generator) -> Tensor:
+        x = 10.0 * torch.arange(1, count + 1)
+        x[count // 2 : count // 2 + len(signs)] *= torch.tensor(signs)
+        return x
+
+    return make
+
+
 def _painted(out: Tensor, block: int) -> None:
     out.copy_(torch.arange(len(out)) // block)
 
@@ -50,6 +61,7 @@ STEPS = (
         case("nothing wrong", _spoilt(100, 1e-5), _zeros(100), 1e-3),
         case("NaN was expected", _zeros(300), _spoilt(300, float("nan"), float("inf")), 1e-3),
         case("off by exactly atol", _spoilt(200, 0.5, -0.5, 0.75), _zeros(200), 0.5),
+        case("signs turned round", _large(200, 1, -1, -1, 1), _large(200, -1, -1, 1, 1), 0.5),
         case("no tolerance", _spoilt(90, 1e-20), _zeros(90), 0.0),
         hints=(
             "What is NaN > 0.001? And NaN <= 0.001?",

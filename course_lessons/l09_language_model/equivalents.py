@@ -1,7 +1,7 @@
 """Generated mutants of lesson 09's solutions that are right answers, each with its reason."""
 
 from course_lab.authoring.operators.equivalent import Equivalent
-from course_lessons.reasons import DENSE, ROUNDED, ZERO, idle
+from course_lessons.reasons import DENSE, FROM_MAX, ROUNDED, ZERO, idle
 
 _NOT_LEFT = "a lane that is not left counts as minus infinity, whatever it holds"
 _SLOTS = "a cache has fewer than 2^31 slots, and no memory would hold more"
@@ -16,6 +16,7 @@ EQUIVALENT = {
     ),
     "9.2": (
         Equivalent("half-mask", "cumsum", "lanes past the end count only where all have passed, and k - 1 is the most"),
+        Equivalent("without-float32", "`tl.load", FROM_MAX),
         Equivalent("without-int64", "program_id", DENSE),
     ),
     "9.3": (
@@ -24,5 +25,5 @@ EQUIVALENT = {
         Equivalent("without-int64", "program_id", DENSE),
     ),
     "9.4": (Equivalent("without-int64", "`page`", _SLOTS),),
-    "9.5": (*idle(r"(chosen|slot|position) = tl\.load"), Equivalent("without-int64", r"page = tl\.load", _SLOTS)),
+    "9.5": idle(r"(chosen|slot|position) = tl\.load"),
 }

@@ -169,6 +169,12 @@ def _on_the_edge(generator: Generator) -> tuple:
     return torch.full((4, 4), 1.5), indices, temperature, torch.tensor([0.25, 0.5, 0.75, 0.0])
 
 
+def _large_tokens(generator: Generator) -> tuple:
+    """Numbers that float32 does not hold: odd ones above 2^24, and above 2^32."""
+    values, indices, temperature, drawn = _candidates(8, 12, 1.0)(generator)
+    return values, 2 * indices + 1 + 2 ** torch.tensor([24, 25, 31, 33] * 2)[:, None], temperature, drawn
+
+
 def _few_allowed(generator: Generator) -> tuple:
     values, indices, temperature, _ = _candidates(6, 10, 1.0)(generator)
     values[:, 2:] = -torch.inf
@@ -223,6 +229,7 @@ _SAMPLE = Exercise(
         Case("the random number is 0", _candidates(4, 16, 1.0, uniform=0.0), **_EXACT),
         Case("the random number is just below 1", _candidates(6, 9, 1.0, uniform=1 - 2**-24), **_EXACT),
         Case("the random number is exactly a sum", _on_the_edge, **_EXACT),
+        Case("tokens above 2^24", _large_tokens, **_EXACT),
         Case("forbidden candidates at -inf", _few_allowed, **_EXACT),
         Case("logits around 300", _candidates(8, 12, 1.0, around=300.0), **_EXACT),
         Case("logits around -20,000", _candidates(8, 12, 1.0, around=-20000.0), **_EXACT),

@@ -11,6 +11,7 @@ EQUIVALENT = {
         Equivalent("other-constant", r"eps=", _GIVEN),
         Equivalent("other-host-size", "`weight", "weight has one dimension, or the line above has refused it"),
         Equivalent("lost-refusal", "x.ndim == 0", "the comparison of shapes that follows refuses it in the same way"),
+        Equivalent("kept-output", "_kept = ", "it has no elements: there is no memory to share"),
         Equivalent("shorter-shape", "raise ValueError", "which numbers a refusal names is its author's choice"),
     ),
     "10.2": (

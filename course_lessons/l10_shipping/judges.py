@@ -35,7 +35,9 @@ def contract(run: CaseRun, ask: Ask) -> Seen:
     if kind == "gives nothing" and run.seen.problem and run.seen.problem.type not in (*_ENDS, COMPLAINT):
         return complaint(run, "empty-refused", _empty_refused(run))
     if told(run) is None:
-        return run.seen
+        problem = run.seen.problem
+        broken = kind == "gives or refuses" and problem and problem.type not in (*_ENDS, COMPLAINT)
+        return _of_another_kind(run, "it must be given, or refused with") if broken else run.seen
     if kind == "gives or refuses":
         return _judge_refusal(run, _LAYOUT)
     name, message = _raised(run)
@@ -50,11 +52,15 @@ def _refused(run: CaseRun, words: str) -> Seen:
         return complaint(run, "not-refused", f"{_shapes(run)}: it was taken. What would the kernel read there?")
     if problem.type in _ENDS:
         return run.seen
+    return _of_another_kind(run, "it must be refused with")
+
+
+def _of_another_kind(run: CaseRun, wanted: str) -> Seen:
     return complaint(
         run,
         "wrong-exception",
-        f"{_shapes(run)}: it must be refused with a ValueError or a TypeError, and {problem.type} was raised. Callers "
-        "catch these two; the others say that your code is broken.",
+        f"{_shapes(run)}: {wanted} a ValueError or a TypeError, and {run.seen.problem.type} was raised. Callers catch "
+        "these two; the others say that your code is broken.",
     )
 
 

@@ -34,6 +34,10 @@ _MORE_KEYS = "the block of keys that is looked at too much is masked, key by key
 _EMPTY = "heads without elements have scores of 0, whatever the scale"
 _NO_SCALE = "only a cache of fp8 looks at a scale, and there always is one for it"
 _DIVIDED = "all that is done with the scale is to divide 1.0 by it, and Triton divides 16 bits in float32"
+_SMALLEST = (
+    "interpreted, minus infinity becomes the smallest integer, which is that key; test_amd_code sees that a compiled "
+    "kernel converts nothing"
+)
 _ONE_DIMENSION = "positions have one dimension, the first and the last"
 _NO_SLOT = "a row past the last has the slot -1, which is asked for beside, and a tile is of one head"
 _SAME = "both have the same shape there"
@@ -311,6 +315,7 @@ EQUIVALENT = {
         Equivalent("other-value", r"values = tl\.load\(x_ptr", IDLE),
         Equivalent("without-int64", r"row = tl\.program_id\(0\) // blocks$", DENSE),  # keys, made here
         Equivalent("other-value", r"keys = tl\.load\(keys_ptr \+ offs, mask=mask", IDLE),
+        _lanes(_SMALLEST, r'(?:keys|probed) = tl\.load\((?:x|keys)_ptr .*other=-float\("inf"\)\)'),
     ),
     "vector_add": (
         *idle(),

@@ -452,6 +452,7 @@ def test_topk(recorded, rows, cols, k, dtype):
         assert fact(code, "vgpr_spill_count") == 0 and fact(code, "private_segment_fixed_size") == 0
         if kernel is topk.select_kernel or kernel is topk.merge_kernel:
             assert WIDE.search(code), kernel.fn.__name__
+        assert "fptosi" not in compiled.asm["ttir"], "a lane without a key holds no floating-point number"
 
 
 # ---- convolution ---------------------------------------------------------------------------------------------------

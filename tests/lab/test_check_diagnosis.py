@@ -459,3 +459,34 @@ def test_a_condition_that_keeps_a_program_from_its_store_is_named(change):
     wanted = {"": "`row != 2` in line 7 holds", "the other branch": "`row == 2` in line 7 does not hold", "no rule": ""}
     assert said.startswith("Program 2 does not come to the store") == (change != "no rule"), said
     assert wanted[change] in said, said
+
+
+def test_whole_numbers_that_went_through_float32_are_told():
+    cases = (Case("odd numbers above 2^24", lambda g: (2**24 + 1 + 2 * torch.arange(200),), 0, 0),)
+    rounded = SOLUTIONS[DOUBLE].replace("x * 2", "(x.to(tl.float32) * 2).to(tl.int64)")
+    assert rounded != SOLUTIONS[DOUBLE]
+    assert grade(with_cases(*cases), rounded).diagnosis.code == "through-float32"
+    assert grade(with_cases(*cases), SOLUTIONS[DOUBLE]).passed
+
+
+MARKS = """
+@triton.jit
+def mark_kernel(got_ptr, expected_ptr, marks_ptr, atol, n, BLOCK: tl.constexpr):
+    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    g = tl.load(got_ptr + offs, mask=offs < n)
+    e = tl.load(expected_ptr + offs, mask=offs < n)
+    near = (tl.abs(tl.abs(g) - tl.abs(e)) <= atol) | (g == e)
+    tl.store(marks_ptr + offs, tl.where(near, 0, 1), mask=offs < n)
+
+
+def mark_wrong(got, expected, atol):
+    marks = torch.empty(got.shape, dtype=torch.int32, device=got.device)
+    mark_kernel[(triton.cdiv(len(got), 128),)](got, expected, marks, atol, len(got), BLOCK=128)
+    return marks
+"""
+
+
+def test_two_different_numbers_are_not_moved():
+    """Zeros with a few ones among them lie in many places as they should."""
+    found = grade("8.a", MARKS).diagnosis
+    assert found is not None and found.code != "shifted", found

@@ -215,3 +215,22 @@ def test_a_demand_sees_what_was_loaded_and_with_which_constants():
     assert grade(DOUBLE, twice).passed
     assert grade(demanding, twice).diagnosis == ("demand-not-met", "x was loaded more than once.")
     assert not grade(DOUBLE, WASTEFUL, solution=WASTEFUL).remark, "the solution has as many"
+
+
+BY_LANES = DOUBLE_SOLUTION.replace("    tl.store(", "    {before}\n    tl.store(", 1)
+
+
+@pytest.mark.parametrize(
+    "before, passes",
+    [
+        ("tl.store(y_ptr + offs, x, mask=mask)", True),  # each lane stores twice
+        ("tl.store(y_ptr + offs + 1, x, mask=offs + 1 < n)", False),  # which the next lane stores too
+        ("tl.store(y_ptr + offs + 1, x, mask=offs + 1 < n)\n    tl.debug_barrier()", True),
+    ],
+)
+def test_two_lanes_of_one_program_do_not_store_different_numbers(before, passes):
+    """One program has all elements of a case: no other one races with it."""
+    report = grade(DOUBLE, BY_LANES.format(before=before).replace("128)", "1024)").replace("BLOCK=128", "BLOCK=1024"))
+    assert report.passed == passes, report
+    if not passes:
+        assert report.diagnosis.code == "race" and "different lanes" in report.diagnosis.sentence

@@ -88,14 +88,14 @@ def _changes(operator: Callable[[Code], Iterator[Change]], code: Code) -> Iterat
 
 
 def widened(code: Code) -> Iterator[Change]:
-    """A loaded block and sums in float32; a change of type in between taken out, in a kernel or on the host."""
-    for call in code.calls("load"):
-        yield _becomes(code, call, "({}).to(tl.float32)")
+    """Sums and loaded blocks in float32; a change of type in between taken out, in a kernel or on the host."""
     for call in [call for name in ("zeros", "full") for call in code.calls(name)]:
         dtype = keyword(call, "dtype")
         dtype = dtype.value if dtype else call.args[-1] if len(call.args) > 1 else None
         if isinstance(dtype, ast.Attribute) and code.text(dtype) != "tl.float32":
             yield Change((Edit(dtype, "tl.float32"),), "")
+    for call in code.calls("load"):
+        yield _becomes(code, call, "({}).to(tl.float32)")
     casts = [call for call in code.calls("to") if call.args]
     casts = [call for call in casts if not code.text(call.args[0]).endswith((".float32", ".int64"))]
     yield from (Change((_uncast(code, call),), "") for call in casts)
