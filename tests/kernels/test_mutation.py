@@ -20,7 +20,6 @@ WORKERS = int(os.environ.get("MUTATION_WORKERS", "1"))
 
 @pytest.mark.slow
 @pytest.mark.timeout(0)
-@pytest.mark.xfail(reason="docs/mutants.md: some are left", strict=True, raises=AssertionError)
 def test_every_mutant_is_killed_or_argued():
     left = [str(one) for one in kernel_mutants.judge(kernel_mutants.sources(), EVERY, workers=WORKERS) if one.survives]
     assert not left, "\n".join(left)
