@@ -33,7 +33,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from multiprocessing import connection, forkserver
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from gfxlab import confinement, transport
 
@@ -143,7 +143,7 @@ def run(
         try:
             finished = _watch(process, reader, printed, time_limit, folder, on_part)
             if not finished:
-                _await_stack(folder)
+                _await_stack(process, folder)
         finally:
             _end(process)
         printed.drain(reader)
@@ -314,8 +314,10 @@ def _queued(supervisor: int) -> float:
     return 0.0
 
 
-def _await_stack(folder: Path) -> None:
-    """Wait until the child has written where it is: on a busy machine its clock starts later than ours."""
+def _await_stack(process, folder: Path) -> None:
+    """Have the child write where it is, and wait until it has: a busy machine lets it wait."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(process.pid, signal.SIGUSR1)
     deadline = time.monotonic() + _LATE
     while not (folder / "stack.txt").exists() or not (folder / "stack.txt").stat().st_size:
         if time.monotonic() > deadline:
@@ -401,6 +403,7 @@ def _child(
     job: str, folder_name: str, writer, time_limit: float, memory_limit: int | None, confined: Confined | None
 ) -> None:
     folder = Path(folder_name)
+    signal.signal(signal.SIGUSR1, signal.SIG_IGN)  # until there is a stack to write
     os.setsid()  # a process group of its own, so that one kill reaches nearly everything it starts
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
@@ -411,8 +414,7 @@ def _child(
     limit_resources(_PATIENCE * time_limit, memory_limit)
     os.environ.pop("TRITON_INTERPRET", None)
     os.chdir(folder / "work")
-    faulthandler.enable(stack_file)
-    faulthandler.dump_traceback_later(0.9 * time_limit, file=stack_file)
+    note_stack(stack_file)
     try:
         payload = transport.load(folder / "payload", limit=1 << 40)
         if confined:
@@ -424,7 +426,6 @@ def _child(
         end = describe(error)
     if end["status"] == "memory":
         make_room()
-    faulthandler.cancel_dump_traceback_later()
     transport.save(end, folder / "end")
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(Exception):
@@ -432,11 +433,27 @@ def _child(
     os._exit(0)  # the job's threads and exit handlers have no say
 
 
+def note_stack(file: IO[str] | int) -> None:
+    """Write this thread's stack into the file at a crash, and at SIGUSR1.
+
+    A thread that wrote it at a certain time would walk frames that are changing under it, and crash.
+    """
+    faulthandler.enable(file)
+    faulthandler.register(signal.SIGUSR1, file=file, all_threads=False)
+
+
 def _supervise(worker: int) -> None:
     """Wait for the process that does the job, end all that it leaves behind, and end as it did.
 
-    Orphans come to this process, however they left their group; SIGTERM ends all of them at once.
+    Orphans come to this process, however they left their group; SIGTERM ends all of them at once, and SIGUSR1 is passed
+    on.
     """
+
+    def pass_on(*_) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(worker, signal.SIGUSR1)
+
+    signal.signal(signal.SIGUSR1, pass_on)
     signal.signal(signal.SIGTERM, lambda *_: (_kill_children(), os._exit(0)))
     while (ended := os.waitpid(-1, 0))[0] != worker:
         pass

@@ -11,7 +11,6 @@ can be written.  What a child says is passed on as it came: nothing of it is rea
 from __future__ import annotations
 
 import ctypes
-import faulthandler
 import gc
 import importlib
 import inspect
@@ -152,9 +151,15 @@ def _listen(
                     return os.waitstatus_to_exitcode(status)
                 if why := relay.wrong or _over(terms, started):
                     heard.ended = why
+                    _let_it_say_where(child)
                     return None
         finally:
             os.close(pidfd)
+
+
+def _let_it_say_where(child: int) -> None:
+    os.kill(child, signal.SIGUSR1)
+    time.sleep(_LOOK)  # a signal is handled at once, if there is a processor for it
 
 
 def _over(terms: Terms, started: float) -> str:
@@ -292,8 +297,7 @@ def _work(terms: Terms, argument: bytes, values: int, output: int, stack: int) -
     sandbox.redirect(os.fdopen(output, "wb", buffering=0))
     _limit(terms)
     os.chdir(tempfile.mkdtemp(prefix="work-", dir="/tmp"))
-    faulthandler.enable(stack)
-    faulthandler.dump_traceback_later(0.9 * terms.seconds, file=stack)
+    sandbox.note_stack(stack)
     try:
         payload = transport.from_bytes(argument)
         module, _, function = terms.function.partition(":")
@@ -304,7 +308,6 @@ def _work(terms: Terms, argument: bytes, values: int, output: int, stack: int) -
         end = sandbox.describe(error)
     if end["status"] == "memory":
         sandbox.make_room()
-    faulthandler.cancel_dump_traceback_later()
     write_frame(values, b"L", transport.to_bytes(end))
     for stream in (sys.stdout, sys.stderr):
         with suppress(Exception):

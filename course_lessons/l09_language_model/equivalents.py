@@ -4,7 +4,6 @@ from course_lab.authoring.operators.equivalent import Equivalent
 from course_lessons.reasons import DENSE, FROM_MAX, ROUNDED, ZERO, idle
 
 _NOT_LEFT = "a lane that is not left counts as minus infinity, whatever it holds"
-_SLOTS = "a cache has fewer than 2^31 slots, and no memory would hold more"
 EQUIVALENT = {
     "9.1": (
         Equivalent("other-value", r"x = tl\.load", _NOT_LEFT),
@@ -24,6 +23,5 @@ EQUIVALENT = {
         Equivalent("other-value", r"(x|weight) = tl\.load", ZERO),
         Equivalent("without-int64", "program_id", DENSE),
     ),
-    "9.4": (Equivalent("without-int64", "`page`", _SLOTS),),
     "9.5": idle(r"(chosen|slot|position) = tl\.load"),
 }

@@ -220,6 +220,7 @@ _SAMPLE = Exercise(
     minutes=20,
     entry="sample",
     reference=own.sample,
+    time_limit=30.0,  # single numbers, one by one, may be right
     max_launches=1,
     cases=(
         Case("8 candidates, a temperature of 1", _candidates(12, 8, 1.0), **_EXACT, again=True),

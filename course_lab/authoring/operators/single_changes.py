@@ -56,6 +56,7 @@ def repairs(
     rounded: the numbers are nearly right.
     """
     code, seen = Code(answer), {answer}
+    parents = {part: node for node in ast.walk(code.tree) for part in ast.iter_child_nodes(node)}
     first = (loops.off_by_one, exchanged_quotient, lambda code: other_factor(code, accesses)) if accesses else ()
     first += (widened,) if rounded else ()
     for operator in (*first, *_FEW, *_EXCHANGES, lambda code: right_constant(code, constants), *_INSERTIONS):
@@ -63,17 +64,16 @@ def repairs(
             mended = code.with_edits(change.edits)
             if mended not in seen and parsing.parses(mended):
                 seen.add(mended)
-                first = min((edit.node for edit in change.edits), key=lambda node: (node.lineno, node.col_offset))
-                yield Repair(mended, change.line, " ".join(code.text(_around(code, first)).split()))
+                begin = min((edit.node for edit in change.edits), key=lambda node: (node.lineno, node.col_offset))
+                yield Repair(mended, change.line, " ".join(code.text(_around(parents, begin)).split()))
 
 
-def _around(code: Code, node: ast.AST) -> ast.AST:
-    """The smallest expression that says something: a number by itself does not."""
-    if not isinstance(node, ast.Constant):
-        return node
-    holders = [one for one in in_order(code.tree) if isinstance(one, _SAYING) and node in ast.walk(one)]
-    on_line = [one for one in holders if one.lineno == one.end_lineno]
-    return min(on_line, key=lambda one: one.end_col_offset - one.col_offset, default=node)
+def _around(parents: dict[ast.AST, ast.AST], node: ast.AST) -> ast.AST:
+    """The smallest expression on a line that says something: a number by itself does not."""
+    around = node
+    while isinstance(node, ast.Constant) and around in parents and not isinstance(around, _SAYING):
+        around = parents[around]
+    return around if getattr(around, "lineno", 0) == getattr(around, "end_lineno", 1) else node
 
 
 def _changes(operator: Callable[[Code], Iterator[Change]], code: Code) -> Iterator[Change]:
