@@ -72,9 +72,9 @@ from gfxlab import engines
 _MAX_CHILDREN = 4  # after so many crashes the cases that are left are not tried
 _GPU_SECONDS = 60.0  # a fresh process must wake the device and compile
 _CARD_ARCH = "gfx942"
-_LARGE_SECONDS = 10.0  # a million elements in short turns
+_LARGE_SECONDS = 4.0
 _SEARCH_SECONDS = 1.25  # of processor time, for the like of a mistake
-_PLACING = 2.0  # times as long, for its place
+_PLACING = 1.5  # times as long, for its place
 _ELSEWHERE = {"mask-too-wide", "out-of-bounds", "wrong-stride", "between-rows", "partly-written"}  # it is an access
 _PLACED = alike.VAGUE | _ELSEWHERE | {"shifted", "swapped-strides"}
 _Mistakes = Callable[[], list[tuple[str, str]]]
@@ -305,10 +305,11 @@ def _explained(facts: Facts, found: Diagnosis, code: str, given: Given, tell: _T
 
 
 def _with_place(facts: Facts, found: Diagnosis, place: str) -> Diagnosis:
-    """What is known by now is not asked, and where neither the access nor a bound is wrong, not guessed."""
+    """What is known by now is not asked; where the access that went astray is right, only a wrong bound is guessed."""
     found, fault = without_question(found), facts.fault
-    there = fault is None or re.search(rf"in line {fault.line}\b", place) or "<" in place
-    return with_place(found if there else without_guess(found), place)
+    if fault is None or re.search(rf"in line {fault.line}\b", place):
+        return with_place(found, place)
+    return with_place(without_guess(found, but_one="<" in place), place)
 
 
 def _asks_no_program(facts: Facts, found: Diagnosis) -> bool:

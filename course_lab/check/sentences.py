@@ -376,10 +376,13 @@ def without_question(found: Diagnosis) -> Diagnosis:
     return Diagnosis(found.code, text)
 
 
-def without_guess(found: Diagnosis) -> Diagnosis:
-    """What was found, without the guess how a mask lets too much through: the mistake is known, or is elsewhere."""
+def without_guess(found: Diagnosis, *, but_one: bool = False) -> Diagnosis:
+    """What was found, without the guess how a mask lets too much through: the mistake is known, or is elsewhere.
+
+    but_one: the guess that it is one too many stays.
+    """
     text = found.sentence
-    for way in ("one-lane", "one", "later", "whole", "open"):
+    for way in ("later", "whole", "open", *(() if but_one else ("one-lane", "one"))):
         text = re.sub(re.escape(MASK_TOO_WIDE[way]).replace(re.escape("{axis}"), r"\d+"), "", text)
     return Diagnosis(found.code, " ".join(text.split()))
 

@@ -44,6 +44,7 @@ EXERCISES = (
             Case("one element", _vector(1), atol=0, rtol=0, why=_EXACT),
             Case("float16", _vector(200, dtype=torch.float16), atol=0, rtol=0, why=_EXACT),
             Case("two dimensions", _vector(9, 67), atol=0, rtol=0, why=_EXACT),
+            Case("20,037 elements", _vector(20_037), atol=0, rtol=0, why=_EXACT),
         ),
         large=_large(),
         hints=(
@@ -66,6 +67,7 @@ EXERCISES = (
             Case("size not a multiple of the block", _vector_and(200, -2.0), atol=0, rtol=0, why=_EXACT),
             Case("fewer elements than a block", _vector_and(60, 0.25), atol=0, rtol=0, why=_EXACT),
             Case("two dimensions", _vector_and((5, 77), -0.5), atol=0, rtol=0, why=_EXACT),
+            Case("20,037 elements", _vector_and(20_037, 0.5), atol=0, rtol=0, why=_EXACT),
         ),
         large=_large(0.75),
         hints=(
@@ -87,6 +89,7 @@ EXERCISES = (
             Case("everything above the range", _vector_and(129, -9.0, -8.0), atol=0, rtol=0, why=_EXACT),
             Case("everything below the range", _vector_and(64, 8.0, 9.0), atol=0, rtol=0, why=_EXACT),
             Case("two dimensions", _vector_and((3, 111), -1.5, 0.25), atol=0, rtol=0, why=_EXACT, again=True),
+            Case("20,037 elements", _vector_and(20_037, -0.75, 0.5), atol=0, rtol=0, why=_EXACT),
         ),
         large=_large(-0.5, 0.5),
         hints=(
