@@ -131,7 +131,7 @@ def odd_products(tree: ast.Module, solution: str, tensors: Collection[str] = ())
         if extra == [()]:
             continue  # what is found one further on may be meant: where a row ends, the next begins
         if max(len(extra), len(missing)) <= _MOST_ODD and (extra or not access.moved):
-            return f"{IN_AN_ADDRESS} `{access.tensor}` in line {access.line}, {_pointed_at(access, extra, missing)}"
+            return f"{_where(access)}, {_pointed_at(access, extra, missing)}"
     return ""
 
 
@@ -142,6 +142,10 @@ def _walks_otherwise(access: Access, right: list[Access]) -> bool:
 
 def _has_turns(access: Access) -> bool:
     return any(atom[0] == "turn" for product in access.address for atom in product)
+
+
+def _where(access: Access) -> str:
+    return f"{IN_AN_ADDRESS} `{access.tensor}` in line {access.line}"
 
 
 def _pointed_at(access: Access, extra: list[Product], missing: list[Product]) -> str:
@@ -215,13 +219,11 @@ def _difference(access: Access, right: list[Access]) -> Clue | None:
         return None
     for address in candidates:
         if twice := _twice(access.address, address):
-            where = f"{IN_AN_ADDRESS} `{access.tensor}` in line {access.line}"
-            return Clue("without-offset", f"{where}, what is multiplied by `{twice}` is counted twice.")
+            return Clue("without-offset", f"{_where(access)}, what is multiplied by `{twice}` is counted twice.")
         if moved := _moved_factor(access.address, address):
             what, mine, theirs = moved
-            where = f"{IN_AN_ADDRESS} `{access.tensor}` in line {access.line}"
             mine, theirs = _product_words(access, mine), _product_words(access, theirs)
-            return Clue("swapped-strides", f"{where}, `{what}` is multiplied by {mine}, and not by {theirs}.")
+            return Clue("swapped-strides", f"{_where(access)}, `{what}` is multiplied by {mine}, and not by {theirs}.")
     named = [_named(access.address, address) for address in candidates]
     pairs = min((one for one in named if one), key=len, default=None)
     return _said(access, pairs) if pairs else None
@@ -291,8 +293,7 @@ def _said(access: Access, pairs: dict[Atom, Atom]) -> Clue:
     kinds = {atom[0] for atom in (here, there)}
     strides = all(atom[0] == "argument" and is_stride(atom[1]) for atom in (here, there))
     code = "other-stride" if strides else "other-size" if kinds == {"argument"} else "without-offset"
-    where = f"{IN_AN_ADDRESS} `{access.tensor}` in line {access.line}"
-    return Clue(code, f"{where}, {_words(here)} stands where {_words(there)} belongs.")
+    return Clue(code, f"{_where(access)}, {_words(here)} stands where {_words(there)} belongs.")
 
 
 def _words(atom: Atom) -> str:

@@ -224,7 +224,7 @@ def _grade_attempt(exercise: Exercise, code: str, given: Given, tell: _Tell) -> 
     stopped = _run_on_interpreter(exercise, code, runs, tell, given.seed)
     if stopped is not None:
         return stopped
-    runs += (larger := _far_larger(exercise, code, runs, given.seed))
+    runs += (larger := _far_larger(exercise, code, tree, runs, given.seed))
     facts = Facts(exercise, tree, runs, lambda run: _probe(exercise, code, run))
     found = diagnose(facts) if facts.failing else _hidden(exercise, code, tree, runs)
     if found and facts.failing and not larger:  # where all else is right, a search in so many elements tells no more
@@ -649,7 +649,7 @@ def _goes_wrong(exercise: Exercise, code: str, runs: list[CaseRun], number: int,
     return again.values_wrong
 
 
-def _far_larger(exercise: Exercise, code: str, runs: list[CaseRun], seed: str) -> list[CaseRun]:
+def _far_larger(exercise: Exercise, code: str, tree: ast.Module, runs: list[CaseRun], seed: str) -> list[CaseRun]:
     """The exercise's large case, if that goes wrong; tried where programs walk, or no more run for more elements.
 
     Such an answer may have one block for everything, or turns for so many elements and no more.
@@ -658,7 +658,7 @@ def _far_larger(exercise: Exercise, code: str, runs: list[CaseRun], seed: str) -
         return []
     by_size = sorted((run for run in runs if run.own_launches), key=total_bytes)
     programs = [max(launch.programs for launch in run.own_launches) for run in by_size]
-    if not programs or (programs[-1] > programs[0] and not answer.has_loop(answer.parse(code))):
+    if not programs or (programs[-1] > programs[0] and not answer.has_loop(tree)):
         return []
     large = _make_run(exercise, exercise.large, seed)
     _fill([large], client.run_cases(make_job(exercise, code, [large]), time_limit=_LARGE_SECONDS))

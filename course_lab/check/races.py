@@ -138,8 +138,10 @@ class Races:
 
     def _meet_lanes(self, earlier: np.ndarray, touch: Touch, elements: np.ndarray) -> None:
         """earlier: the events whose values another lane now replaces; those of the same program count."""
+        if self.lanes is not None or not earlier.any():
+            return
         own = [n for n in np.unique(earlier[earlier > 0]) if self._events[n].program == touch.program]
-        if own and self.lanes is None:
+        if own:
             element, before = int(elements[np.argmax(earlier == own[0])]), self._events[own[0]]
             programs = (touch.program, touch.program)
             self.lanes = RaceSeen("lanes", touch.tensor, element, programs, (before.line, touch.line))

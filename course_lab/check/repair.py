@@ -8,7 +8,7 @@ change is never shown: only its line, and what stands there now.
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 
 from course_lab.authoring.operators.single_changes import Repair, repairs
@@ -39,7 +39,8 @@ def place(
     seconds: of processor time.  accesses: lines of loads and stores that went elsewhere; what these are made of is
     tried first.  rounded: the numbers are nearly right; what rounds them is tried first.
     """
-    found = mend(job, solution, runs, seconds, accesses, rounded=rounded)
+    tried = repairs(job.code, _constants(solution), frozenset(accesses), rounded=rounded)
+    found = mend(job, tried, runs, seconds)
     if not found:
         return ""
     # what is wrong in the arithmetic, two exchanged loads may mend as well
@@ -49,22 +50,14 @@ def place(
     return f"One change makes it right, {', or '.join(places)}."
 
 
-def mend(
-    job: Job,
-    solution: str | None,
-    runs: list[CaseRun],
-    seconds: float,
-    accesses: Collection[int] = (),
-    *,
-    rounded: bool = False,
-) -> list[Repair]:
+def mend(job: Job, changes: Iterable[Repair], runs: list[CaseRun], seconds: float) -> list[Repair]:
     """The changes that make the answer right, the likeliest first; none where the time was too short to find one."""
     budget = Budget(seconds)
     plain = sorted((run for run in runs if is_plain(run)), key=total_bytes)
     wrong, right = [run for run in plain if not run.passed], [run for run in plain if run.passed and run.own_launches]
     if not wrong or wrong[0].seen.problem:
         return []
-    tried = list(repairs(job.code, _constants(solution), frozenset(accesses), rounded=rounded))
+    tried = list(changes)
     one_case = replace(job, cases=(wrong[0].args,))
     made = client.run_answers(one_case, [one.code for one in tried], budget, seconds=_SHARE * seconds)
     fitting = [one for one, outputs in zip(tried, made) if outputs and right_outputs(outputs[0], wrong[0])][:_MOST]

@@ -146,10 +146,10 @@ def _chosen(runs: list[CaseRun], tree: ast.Module) -> list[CaseRun]:
 
     An argument that is 1 or None is a constant to it, without a tensor's methods. The interpreter knows no difference.
     """
-    smallest, asked = _smallest(runs), _asked(tree)
+    smallest, small, asked = _smallest(runs), _small(runs), _asked(tree)
     compiled = {kind for run in smallest for kind in _kinds(run)}
-    new = {run.case.name: {k for k in _kinds(run) - compiled if k[2] != "1" or k[1] in asked} for run in _small(runs)}
-    others = [run for run in _small(runs) if new[run.case.name]]
+    new = {run.case.name: {k for k in _kinds(run) - compiled if k[2] != "1" or k[1] in asked} for run in small}
+    others = [run for run in small if new[run.case.name]]
     return smallest + sorted(others, key=lambda run: (-len(new[run.case.name]), _bytes(run)))[:1]
 
 

@@ -7,6 +7,7 @@ from small_exercises import COPY, COPY_SOLUTION, DOUBLE, DOUBLE_SOLUTION, ROW_SU
 
 from course_lab.authoring.operators.single_changes import repairs
 from course_lab.check import grade, grading, repair
+from course_lab.check.protocol import Job
 
 LOOP = ROW_SUM_WALKED.replace("row * stride_ym", "row * N")  # rows of y without gaps
 LOOP = LOOP.replace("stride_xm, stride_ym,", "stride_xm,").replace("x.stride(0), y.stride(0)", "x.stride(0)")
@@ -222,6 +223,9 @@ def test_a_place_in_the_arithmetic_goes_before_an_exchange_of_loads(monkeypatch)
     """What two exchanged loads mend as well, is said of the line that is likelier wrong."""
     found = [repair.Repair("", 4, "got_ptr + offs"), repair.Repair("", 9, "got != got")]
     monkeypatch.setattr(repair, "mend", lambda *about, **how: found)
-    assert repair.place(None, None, [], 1.0) == "One change makes it right, in line 9: look at `got != got`."
+    assert (
+        repair.place(Job("91.1", "", "double", ()), None, [], 1.0)
+        == "One change makes it right, in line 9: look at `got != got`."
+    )
     monkeypatch.setattr(repair, "mend", lambda *about, **how: found[:1])
-    assert "line 4" in repair.place(None, None, [], 1.0)
+    assert "line 4" in repair.place(Job("91.1", "", "double", ()), None, [], 1.0)

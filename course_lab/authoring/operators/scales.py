@@ -87,10 +87,11 @@ def other_whole_number(code: Code) -> Iterator[Change]:
     whole = [node for node in nodes if isinstance(node, ast.Constant) and type(node.value) is int]
     known = sorted({node.value for node in whole})
     lengths = [one.value for one in nodes if isinstance(one, ast.keyword) and _is_lanes(one.value)]
-    lanes = [part for call in code.calls("arange") for part in call.args]
+    # more lanes, or one block for everything, hide what is wrong with a distance or a loop
+    left = [part for call in code.calls("arange") for part in call.args] + (lengths if _has_loop(code) else [])
     for node in whole:
-        if node in lanes or (node in lengths and _has_loop(code)):
-            continue  # more lanes, or one block for everything, hide what is wrong with a distance or a loop
+        if node in left:
+            continue
         own = node.value
         others = sorted((value for value in known if value != own), key=lambda value: abs(value - own))[:_NEAR]
         near = [2 * own, own // 2 if own % 2 == 0 else own + 1, own + 1, own - 1]

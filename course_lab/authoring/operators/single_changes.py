@@ -109,7 +109,7 @@ def widened(code: Code) -> Iterator[Change]:
             if isinstance(node, ast.keyword) and node.arg == "dtype" and code.text(node.value) != "torch.float32":
                 yield Change((Edit(node.value, "torch.float32"),), "")
             if isinstance(node, ast.Call) and getattr(node.func, "attr", "") in _CASTS:
-                yield Change((Edit(node, f"({code.text(node.func.value)})"),), "")
+                yield Change((_uncast(code, node),), "")
 
 
 def _uncast(code: Code, call: ast.Call) -> Edit:
