@@ -49,6 +49,7 @@ _PR_SET_CHILD_SUBREAPER = 36
 _context = multiprocessing.get_context("forkserver")
 _preloaded = ["gfxlab.code.job"]  # with it torch and triton
 _library = threading.Lock()  # multiprocessing looks after all children whenever one starts, in any thread
+_underway: set[str] = set()  # the folders of jobs that have not ended
 
 
 @dataclass(frozen=True)
@@ -99,7 +100,8 @@ class NoInput(RuntimeError):
 def preload(module: str) -> None:
     """Let the fork server import `module` when it starts, so that a job of this module finds it there.
 
-    Said too late, after the first job, it changes nothing: each child then imports the module itself.
+    Said too late, after the first job, it changes nothing: each child then imports the module itself.  What only some
+    jobs need is said with these (`run(..., imports=...)`).
     """
     if module not in _preloaded:
         _preloaded.append(module)
@@ -119,6 +121,7 @@ def run(
     memory_limit: int | None = 4 << 30,
     on_part: Callable[[int], None] | None = None,
     confined: Confined | None = None,
+    imports: tuple[str, ...] = (),
 ) -> Outcome:
     """Run `job` ("package.module:function") on `payload` in a child process and wait for it.
 
@@ -131,10 +134,13 @@ def run(
         memory_limit: bytes that the child may take beyond what the fork server holds (at most 80 % of what is free);
             None for no limit.
         confined: which files the job may touch besides Python's and the system's; None for all.
+        imports: modules that the job needs and that take long to import. A fork server that lacks one is replaced by
+            one that has imported it, which takes seconds once, unless another job is under way.
         on_part: called with the number of values that a generator job has yielded so far, each time that it grows.
     """
     started = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="course-", ignore_cleanup_errors=True) as name:
+    temporary = tempfile.TemporaryDirectory(prefix="course-", ignore_cleanup_errors=True)
+    with temporary as name, _server_with(imports, name):
         folder = Path(name)
         transport.save(payload, folder / "payload")
         (folder / "work").mkdir()
@@ -173,6 +179,31 @@ def _server_environment() -> Iterator[None]:
         sys.modules["__main__"] = main
         if interpret is not None:
             os.environ["TRITON_INTERPRET"] = interpret
+
+
+@contextlib.contextmanager
+def _server_with(imports: tuple[str, ...], job: str) -> Iterator[None]:
+    """Have the fork server of a job hold these modules, where no other job needs the one that lacks them."""
+    with _library:
+        if not _underway and not set(imports) <= set(_preloaded):
+            _preloaded.extend(module for module in imports if module not in _preloaded)
+            _end_server()
+        _underway.add(job)
+    try:
+        yield
+    finally:
+        _underway.discard(job)
+
+
+def _end_server() -> None:
+    """The library starts another with the next job."""
+    if pid := getattr(forkserver._forkserver, "_forkserver_pid", None):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+        try:
+            forkserver._forkserver._stop()
+        except ChildProcessError:  # someone else has collected its exit status
+            forkserver._forkserver.__init__()
 
 
 def _start(job: str, folder: Path, time_limit: float, memory_limit: int | None, confined: Confined | None):

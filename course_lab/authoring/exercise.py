@@ -127,6 +127,8 @@ class Exercise:
     judge: for a driver that only tells: takes a case as it was run (`check.verdict.CaseRun`, whose `expects` holds the
         hidden arguments) and an `Ask` of `check.judged`; returns what was seen as it shall count (`judged.right`,
         `judged.complaint`).  It runs outside, so what is wanted of a case is nothing that an answer could look up.
+    imports: modules that an answer or its driver needs and that take long to import: they are imported once for all of
+        the exercise's checks.
     picks: for an exercise on a kernel that the learner chooses: number and exercise for each kernel that
         `my_kernel("2.2")` in the answer may name. The first is the solution's, and the exercise itself.
     kernels: the answers that `my_kernel` gives (`check.protocol.OwnKernel`), which the check fills in.
@@ -157,6 +159,7 @@ class Exercise:
     exact: Callable[..., tuple[torch.Tensor, ...]] | None = None
     driver: Callable[[dict[str, Any]], Callable[..., Any]] | None = None
     judge: Callable[[Any, Any], Any] | None = None
+    imports: tuple[str, ...] = ()
     picks: tuple[tuple[str, Exercise], ...] = ()
     kernels: tuple[Any, ...] = ()
     patient: Patient | None = None

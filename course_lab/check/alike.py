@@ -44,7 +44,7 @@ def recognise(
     if not known or not telling:
         return None
     job = replace(job, cases=tuple(run.args for run in telling))
-    answers = client.run_answers(job, [code for _, code in known], budget, seconds=_SECONDS)
+    answers = client.run_answers(job, [code for _, code in known], budget, seconds=_SECONDS, trusted=True)
     same = [(name, code) for (name, code), outputs in zip(known, answers) if _same(outputs, telling)]
     found = {name for name, _ in _that_spoil_nothing(same, job, runs, budget)}
     if len(found) != 1:
@@ -71,7 +71,7 @@ def _that_spoil_nothing(
     if not same or not fine:
         return same
     job = replace(job, cases=tuple(run.args for run in fine))
-    answers = client.run_answers(job, [code for _, code in same], budget)
+    answers = client.run_answers(job, [code for _, code in same], budget, trusted=True)
     return [one for one, made in zip(same, answers) if len(made) == len(fine) and all(map(right_outputs, made, fine))]
 
 

@@ -10,10 +10,11 @@ import contextlib
 import importlib.util
 import tempfile
 from collections.abc import Callable, Iterator
-from contextvars import ContextVar
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from contextvars import ContextVar, copy_context
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 import triton
@@ -26,10 +27,23 @@ from gfxlab import sandbox
 from gfxlab.sandbox import Confined, Error, Outcome
 
 MEMORY = 2 << 30  # beyond what torch and triton hold
+_AT_ONCE = 2  # children of one question; a laptop has as many processors to spare
 _CHILD = "course_lab.check.child"
 _EXAMINED = "course_lab.check.examined"
 Run = Callable[..., Outcome]  # as `sandbox.run`
+Asked = TypeVar("Asked")
 _of_answers: ContextVar[Run | None] = ContextVar("answers", default=None)
+
+
+def beside(ask: Callable[[], Asked], pool: Executor) -> Future[Asked]:
+    """Ask children in another thread, as if it were this one: what a learner wrote runs where it runs here."""
+    return pool.submit(copy_context().run, ask)
+
+
+def at_once(*asked: Callable[[], Asked]) -> list[Asked]:
+    """The answers to questions that are asked of children at the same time."""
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        return [one.result() for one in [beside(ask, pool) for ask in asked]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,12 +105,12 @@ def run_cases(
 
 
 def run_answers(
-    job: Job, codes: list[str], budget: Budget, *, seconds: float | None = None, trusted: bool = True
+    job: Job, codes: list[str], budget: Budget, *, seconds: float | None = None, trusted: bool = False
 ) -> list[tuple[tuple[torch.Tensor, ...], ...]]:
     """Execute several answers on every case: for each answer that was reached, the outputs of the cases that worked.
 
     seconds: of the budget's processor time, all that is left when None; what was spent is taken off.  Nothing is left
-    after what never ends.
+    after what never ends.  trusted: all of them are the author's own, and none is a learner's with a change.
     """
     more = {"codes": tuple(codes), "seconds": budget.left if seconds is None else min(seconds, budget.left)}
     outcome = _run(f"{_CHILD}:run_answers", job, more, budget.limit, MEMORY, trusted=trusted)
@@ -185,7 +199,7 @@ def _run(
         return elsewhere(function, {"job": wire(job), **more}, **limits)
     confined = _files() if job.device == "cpu" else None  # a GPU's driver writes where it likes
     try:
-        return sandbox.run(function, {"job": wire(job), **more}, **limits, confined=confined)
+        return sandbox.run(function, {"job": wire(job), **more}, **limits, confined=confined, imports=job.imports)
     except OSError as error:
         why = f"the check could not write its files below {tempfile.gettempdir()} ({error.strerror or error})"
         return Outcome("crash", error=Error("OSError", why))

@@ -276,7 +276,7 @@ def _explained(facts: Facts, found: Diagnosis, code: str, given: Given, tell: _T
         return with_place(found, about)
     search = ThreadPoolExecutor(1)  # beside the comparison: each runs in a child of its own
     try:
-        place = search.submit(_place, facts, found, code, given)
+        place = client.beside(partial(_place, facts, found, code, given), search)
         if clue:  # read from the text alone: what was tried is surer
             return _with_place(facts, found, place.result()) if place.result() else clue
         if facts.wrong and (mistake := _compared(facts, found, code, given, tell)):
@@ -497,6 +497,7 @@ def make_job(exercise: Exercise, code: str, runs: list[CaseRun], **how: Any) -> 
         }
     if exercise.picks:
         how["kernels"] = exercise.kernels or right_answers(dict(exercise.picks), own=False)
+    how["imports"] = exercise.imports
     return Job(exercise.number, code, exercise.entry, cases, inplace=exercise.inplace, **how)
 
 
@@ -564,13 +565,15 @@ def _undefined(exercise: Exercise, code: str, attempt: Attempt) -> Report:
 
 def _probe(exercise: Exercise, code: str, run: CaseRun) -> tuple[CaseRun, CaseRun]:
     """One case run again, as it was and with masked lanes left 0."""
-    both = []
-    for poison in (True, False):
-        again = replace(run, seen=None, end=None)
-        job = make_job(exercise, code, [again], poison=poison)
-        _fill([again], client.run_cases(job, time_limit=exercise.time_limit))
-        both.append(again)
-    return both[0], both[1]
+
+    def again(poison: bool) -> CaseRun:
+        one = replace(run, seen=None, end=None)
+        job = make_job(exercise, code, [one], poison=poison)
+        _fill([one], client.run_cases(job, time_limit=exercise.time_limit))
+        return one
+
+    as_it_was, left_0 = client.at_once(partial(again, True), partial(again, False))
+    return as_it_was, left_0
 
 
 def _hidden(exercise: Exercise, code: str, tree: ast.Module, runs: list[CaseRun]) -> Diagnosis | None:

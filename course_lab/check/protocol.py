@@ -51,7 +51,7 @@ class Job:
     at_once: the tensor in which the interpreter's programs do not see each other's stores.  tuned: autotuned kernels
     run once for each configuration, as on a GPU.
     driver, driver_source: a function and the module that holds it; see `Exercise.driver`.  kernels: the learner's
-    answers that `my_kernel` gives.
+    answers that `my_kernel` gives.  imports: see `Exercise.imports`.
     """
 
     number: str
@@ -68,6 +68,7 @@ class Job:
     driver: str = ""
     driver_source: str = ""
     kernels: tuple[OwnKernel, ...] = ()
+    imports: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -73,17 +73,25 @@ def astray(job: Job, solution: str, runs: list[CaseRun]) -> str:
     job = replace(job, cases=(wrong[0].args,))
     if (mine := instrument(job.code)) is None:
         return ""
-    if (fitted := _with_tiles_of(wrong[0], job, solution)) is None:
+    seen, theirs = client.at_once(
+        lambda: client.followed(replace(job, code=mine.code), _SECONDS),
+        lambda: _followed_solution(wrong[0], job, solution),
+    )
+    if seen is None or theirs is None or not len(seen[0]):
         return ""
-    theirs = instrument(fitted)
-    ours = client.followed(replace(job, code=theirs.code), _SECONDS, trusted=True)
-    seen = client.followed(replace(job, code=mine.code), _SECONDS)
-    if ours is None or seen is None or not len(ours[0]) or not len(seen[0]):
-        return ""
-    roots = _roots(mine.steps, seen, _Known(theirs.steps, *ours))
-    if _tile_names(job.code) != _tile_names(fitted):  # what is right in a tile of one shape, another does not have
+    roots = _roots(mine.steps, seen, theirs)
+    if _tile_names(job.code) != _tile_names(solution):  # what is right in a tile of one shape, another does not have
         roots = {root: name for root, name in roots.items() if not _is_condition(seen, root)}
     return _said(mine.steps, roots)
+
+
+def _followed_solution(run: CaseRun, job: Job, solution: str) -> _Known | None:
+    """The values of the solution with the answer's tiles; None where it cannot have these, or nothing was seen."""
+    if (fitted := _with_tiles_of(run, job, solution)) is None:
+        return None
+    theirs = instrument(fitted)
+    seen = client.followed(replace(job, code=theirs.code), _SECONDS, trusted=True)
+    return _Known(theirs.steps, *seen) if seen is not None and len(seen[0]) else None
 
 
 def _tile_names(code: str) -> set[str]:

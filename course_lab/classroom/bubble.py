@@ -17,6 +17,7 @@ import select
 import shutil
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -64,6 +65,7 @@ class Limits:
 class Bubble:
     """A sandbox that starts with its first job, and anew where it died. Use it in a `with` block.
 
+    It does one job at a time, whichever threads ask; none after the block.
     hidden: folders that must not be seen, should they lie inside one that must be.  starts: how often it was started.
     cpu_seconds: of everything in there, importing included, as far as jobs have come to their end.
     """
@@ -74,12 +76,16 @@ class Bubble:
     cpu_seconds: float = 0.0
     _counted: float = 0.0
     _process: subprocess.Popen | None = None
+    _turn: threading.Lock = field(default_factory=threading.Lock)
+    _over: bool = False
 
     def __enter__(self) -> Bubble:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.close()
+        self._over = True
+        with self._turn:
+            self.close()
 
     def close(self) -> None:
         """End the sandbox and every process in it."""
@@ -116,14 +122,17 @@ class Bubble:
             "processes": self.limits.processes,
             "file_size": self.limits.file_size,
         }
-        try:
-            self._ready()
-            self._send(b"J", json.dumps(terms).encode())
-            self._send(b"A", transport.to_bytes(payload))
-            return self._hear(time_limit, terms["seconds"] + _GRACE, on_part)
-        except (OSError, EOFError, TimeoutError, transport.TransportError) as error:
-            self.close()
-            return Outcome("crash", error=Error("Crash", f"the sandbox ended before the answer did ({error})"))
+        with self._turn:
+            if self._over:
+                return Outcome("crash", error=Error("Crash", "the sandbox is closed"))
+            try:
+                self._ready()
+                self._send(b"J", json.dumps(terms).encode())
+                self._send(b"A", transport.to_bytes(payload))
+                return self._hear(time_limit, terms["seconds"] + _GRACE, on_part)
+            except (OSError, EOFError, TimeoutError, transport.TransportError) as error:
+                self.close()
+                return Outcome("crash", error=Error("Crash", f"the sandbox ended before the answer did ({error})"))
 
     # ---- the process -------------------------------------------------------------------------------------------------
 

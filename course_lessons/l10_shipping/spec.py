@@ -23,6 +23,7 @@ _FINE = {"atol": 0.0, "rtol": 0.0, "why": "the driver complains by itself, and r
 _ROW = in_float32(1245, size=1.0)
 _NORM, _GATED, _SOFTMAX, _SUM = "2.2", "3.2", "6.1", "1.2"
 _BF16, _F16 = torch.bfloat16, torch.float16
+_SLOW_IMPORTS = ("torch._dynamo", "transformers.models.llama.modeling_llama")  # together: one fork server for all
 
 
 def _randn(shape: tuple[int, ...], g: Generator, dtype=torch.float32, scale: float = 1.0) -> Tensor:
@@ -162,6 +163,7 @@ _SHIP = _picked(
         entry="ship",
         reference=_contract(reference.rms_norm),
         driver=drivers.contract,
+        imports=_SLOW_IMPORTS,
         judge=judges.contract,
         time_limit=20.0,
         cases=(
@@ -390,6 +392,7 @@ _OPERATOR = _picked(
         entry="operator",
         reference=_operator(reference.rms_norm),
         driver=drivers.operators,
+        imports=_SLOW_IMPORTS,
         time_limit=60.0,
         cases=_operator_cases(100, _w(100), 1e-5),
         hints=(
@@ -441,6 +444,7 @@ _LAYER = _picked(
         entry="swap",
         reference=_fine,
         driver=drivers.layers,
+        imports=_SLOW_IMPORTS,
         time_limit=60.0,
         cases=_layer_cases("LlamaRMSNorm"),
         hints=(
@@ -660,6 +664,7 @@ _SUITE = _picked(
         entry="test_values",
         reference=_fine,
         driver=drivers.suites,
+        imports=_SLOW_IMPORTS,
         judge=judges.suite,
         time_limit=90.0,
         cases=_suite_cases(_NORM, _RIGHT_NORMS, _WRONG_NORMS, _norm_probes),

@@ -32,6 +32,7 @@ def surroundings(payload):
         "gpu_touched": torch.cuda.is_initialized(),
         "core": resource.getrlimit(resource.RLIMIT_CORE)[0],
         "main": getattr(sys.modules["__main__"], "__file__", None),
+        "modules": [name for name in payload.get("modules", ()) if name in sys.modules],
         "server": server(),
     }
 

@@ -318,6 +318,19 @@ def test_a_server_that_stands_still_is_replaced():
     assert time.monotonic() - started < 30  # the new server imports torch; the old one was given up after 3 s
 
 
+def test_what_a_job_needs_is_imported_once_and_for_no_job_that_is_under_way(monkeypatch, tmp_path):
+    monkeypatch.setattr(sandbox, "_preloaded", [*sandbox._preloaded])
+    asked = {"modules": ["wave", "chunk", "no_such_module"]}
+    before = run("surroundings", asked).value
+    with sandbox._server_with((), "another job"):
+        while_busy = run("surroundings", asked, imports=("wave",)).value
+    first, second = (run("surroundings", asked, imports=("wave", "no_such_module"), time_limit=60) for _ in range(2))
+    assert before["server"] == while_busy["server"] and while_busy["modules"] == []
+    assert first.value["modules"] == second.value["modules"] == ["wave"]
+    assert before["server"] != first.value["server"] == second.value["server"] == run("surroundings").value["server"]
+    assert not is_alive(before["server"])
+
+
 @pytest.mark.skipif(not confinement.version(), reason="this kernel has no Landlock")
 def test_a_confined_job_reads_and_writes_what_it_was_given(tmp_path):
     secret, given = tmp_path / "secret", tmp_path / "given"

@@ -6,8 +6,9 @@ import pytest
 from small_exercises import COPY, COPY_SOLUTION, DOUBLE, DOUBLE_SOLUTION, ROW_SUM, ROW_SUM_SOLUTION, ROW_SUM_WALKED
 
 from course_lab.authoring.operators.single_changes import repairs
-from course_lab.check import grade, grading, repair
+from course_lab.check import client, grade, grading, repair
 from course_lab.check.protocol import Job
+from gfxlab import sandbox
 
 LOOP = ROW_SUM_WALKED.replace("row * stride_ym", "row * N")  # rows of y without gaps
 LOOP = LOOP.replace("stride_xm, stride_ym,", "stride_xm,").replace("x.stride(0), y.stride(0)", "x.stride(0)")
@@ -229,3 +230,24 @@ def test_a_place_in_the_arithmetic_goes_before_an_exchange_of_loads(monkeypatch)
     )
     monkeypatch.setattr(repair, "mend", lambda *about, **how: found[:1])
     assert "line 4" in repair.place(Job("91.1", "", "double", ()), None, [], 1.0)
+
+
+def test_what_a_learner_wrote_runs_where_answers_run_changed_or_not(monkeypatch):
+    """A class grades in a sandbox of its own: no search may take an answer out of it, in whatever thread it runs."""
+    inside, outside, run = [], [], sandbox.run
+
+    def noting(where):
+        def noted(function, payload, **limits):
+            where.append((function, " ".join(payload.get("codes", [payload["job"]["code"]]))))
+            return run(function, payload, **limits)
+
+        return noted
+
+    monkeypatch.setattr(sandbox, "run", noting(outside))
+    wrong = LOOP.replace("squares += x * x", "squares = x * x").replace("total", "their_total")
+    with client.answers_run_by(noting(inside)):
+        found = grade(ROW_SUM, wrong, solution=ROW_SUM_SOLUTION).diagnosis
+    assert "in line 8: look at" in found.sentence
+    assert not any("their_total" in code for _, code in outside)
+    searched = {function.rpartition(":")[2] for function, code in inside if "their_total" in code}
+    assert {"run_cases", "run_answers"} <= searched and outside

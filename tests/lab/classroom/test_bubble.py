@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from course_lab.classroom import bubble
@@ -20,3 +21,11 @@ def test_a_python_below_tmp_is_there_for_every_job(tmp_path: Path, monkeypatch, 
             assert done.status == "error" and done.error.type == "OSError", done
         for _ in range(2):
             assert held.run("os.path:isdir", str(library)).value is True
+
+
+def test_threads_take_turns_and_nothing_starts_after_the_block(sandbox):
+    with bubble.Bubble() as held, ThreadPoolExecutor(4) as threads:
+        lengths = list(threads.map(lambda text: held.run("builtins:len", text).value, ["a" * n for n in range(8)]))
+    assert lengths == [*range(8)] and held.starts == 1
+    after = held.run("builtins:len", "text")
+    assert after.status == "crash" and "closed" in after.error.message and held.starts == 1
