@@ -37,6 +37,7 @@ class Case:
     again: the entry is called a second time, on another draw of `make`: equal shapes, other numbers.
     hidden: so many of the arguments, the first ones, are for the reference and the exercise's `judge` alone: the
         answer's process never has them.
+    last: it takes so long that it is tried only where all others are right.
     why: where the tolerance comes from, or what the case is there to catch; for authors.
     """
 
@@ -48,6 +49,7 @@ class Case:
     tolerances: tuple[Tolerance, ...] = ()
     again: bool = False
     hidden: int = 0
+    last: bool = False
 
     def tolerance(self, output: int) -> Tolerance:
         """That of one output."""

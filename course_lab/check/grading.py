@@ -347,13 +347,13 @@ def _astray(facts: Facts, found: Diagnosis, code: str, given: Given) -> str:
     """The step that leads away, the grid, or a product in an address; "" where all that is said is known already."""
     if given.solution is None or not given.search:
         return ""
-    job, fault = make_job(facts.exercise, code, facts.runs), facts.fault
-    if other := steps.other_argument(job, given.solution, facts.runs):
+    both, fault = steps.Beside(make_job(facts.exercise, code, facts.runs), given.solution, facts.runs), facts.fault
+    if other := both.other_argument():
         return other
-    if found.code == "partly-written" and (few := steps.too_few_programs(job, given.solution, facts.runs)):
+    if found.code == "partly-written" and (few := both.too_few_programs()):
         return few
     follow = facts.wrong and found.code != "mask-too-wide"  # behind a stray access others are loaded, too
-    astray = steps.astray(job, given.solution, facts.runs) if follow else ""
+    astray = both.astray() if follow else ""
     if found.code == "half-accumulation":  # nothing that is nearly right comes from elsewhere
         return "" if steps.LOADED in astray else astray
     known = fault is not None and re.search(rf"in line {fault.line}\b", astray) is not None
@@ -509,10 +509,10 @@ def _run_on_interpreter(
     Returns a report when the answer cannot even be defined.
     """
     for _ in range(_MAX_CHILDREN):
-        left = judged.in_any_order(exercise, [run for run in runs if not run.reached], seed)
+        left = judged.in_any_order(exercise, _left(runs), seed)
         if not left:
             break
-        first = len(runs) - len(left) + 1
+        first = sum(run.reached for run in runs) + 1
         tell(f"case {first} of {len(runs)}")
         job = make_job(exercise, code, left)
         on_part = partial(_tell_case, tell, first, len(runs))
@@ -524,6 +524,16 @@ def _run_on_interpreter(
         if attempt.outcome.status == "timeout":
             break
     return None
+
+
+def _left(runs: list[CaseRun]) -> list[CaseRun]:
+    """The cases to be tried now: what takes long when all others are right."""
+    left = [run for run in runs if not run.reached]
+    return [run for run in left if not run.case.last] or [run for run in left if _all_right(runs)]
+
+
+def _all_right(runs: list[CaseRun]) -> bool:
+    return all(run.passed for run in runs if run.reached)
 
 
 def _tell_case(tell: _Tell, first: int, total: int, parts: int) -> None:

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import ast
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,7 +20,7 @@ import torch
 from course_lab.authoring.operators.source import Code, Edit
 from course_lab.check import answer, client
 from course_lab.check.followed import NAME
-from course_lab.check.protocol import Job, LaunchSeen
+from course_lab.check.protocol import Job, LaunchSeen, Seen
 from course_lab.check.verdict import CaseRun, is_plain, right_outputs, total_bytes
 
 LOADED = "Others are loaded there than should be."
@@ -62,36 +63,138 @@ class Instrumented:
     steps: list[Step]
 
 
-def astray(job: Job, solution: str, runs: list[CaseRun]) -> str:
-    """The step that leads away, in a sentence; "" where there is none, or more than can be said.
+@dataclass(frozen=True, eq=False)
+class Beside:
+    """An answer beside a right one.
 
     job: the answer's, as for the check; its cases are replaced.  solution: code of a right answer.
     """
-    wrong = sorted((run for run in runs if is_plain(run) and run.values_wrong), key=_how_telling)[:1]
-    if not wrong or job.driver:
-        return ""
-    job = replace(job, cases=(wrong[0].args,))
-    if (mine := instrument(job.code)) is None:
-        return ""
-    seen, theirs = client.at_once(
-        lambda: client.followed(replace(job, code=mine.code), _SECONDS),
-        lambda: _followed_solution(wrong[0], job, solution),
-    )
-    if seen is None or theirs is None or not len(seen[0]):
-        return ""
-    roots = _roots(mine.steps, seen, theirs)
-    if _tile_names(job.code) != _tile_names(solution):  # what is right in a tile of one shape, another does not have
-        roots = {root: name for root, name in roots.items() if not _is_condition(seen, root)}
-    return _said(mine.steps, roots)
 
+    job: Job
+    solution: str
+    runs: list[CaseRun]
+    _known: dict[tuple[str, int], Seen | None] = field(default_factory=dict)
 
-def _followed_solution(run: CaseRun, job: Job, solution: str) -> _Known | None:
-    """The values of the solution with the answer's tiles; None where it cannot have these, or nothing was seen."""
-    if (fitted := _with_tiles_of(run, job, solution)) is None:
+    def astray(self) -> str:
+        """The step that leads away, in a sentence; "" where there is none, or more than can be said."""
+        run, mine = self._wrong(_how_telling), instrument(self.job.code)
+        if run is None or mine is None:
+            return ""
+        seen, theirs = client.at_once(
+            lambda: client.followed(self._asked(mine.code, run), _SECONDS),
+            lambda: self._solution_followed(run),
+        )
+        if seen is None or theirs is None or not len(seen[0]):
+            return ""
+        roots = _roots(mine.steps, seen, theirs)
+        if _tile_names(self.job.code) != _tile_names(self.solution):
+            # what is right in a tile of one shape, another does not have
+            roots = {root: name for root, name in roots.items() if not _is_condition(seen, root)}
+        return _said(mine.steps, roots)
+
+    def other_argument(self) -> str:
+        """A whole number that a launch gives its kernel and no launch of the solution's does, in a sentence; or "".
+
+        Only where the kernels have one name and the same parameters, whose meaning was given; a factor may hold
+        another.
+        """
+        if (run := self._wrong(total_bytes)) is None:
+            return ""
+        seen = self._right(self.solution, run)
+        for mine in run.own_launches:
+            given = dict(mine.constants)
+            right = [dict(launch.constants) for launch in seen.launches if launch.name == mine.name] if seen else []
+            if not right or any(given.keys() != one.keys() for one in right):
+                continue
+            whole = [name for name, value in given.items() if type(value) is int and not name.startswith(_TILES)]
+            if other := [name for name in whole if all(given[name] != one[name] for one in right)]:
+                what = " and ".join(f"`{name}` is {given[name]}" for name in other[:_MOST_LINES])
+                return f"In your launch {what}, and that is not what the kernel needs there."
+        return ""
+
+    def too_few_programs(self) -> str:
+        """The axis of the grid along which there are fewer programs than these blocks need, in a sentence; or "".
+
+        A program that walks in a loop may need no other.
+        """
+        run = self._wrong(total_bytes)
+        if run is None or len(run.own_launches) != 1 or answer.has_loop(answer.parse(self.job.code)):
+            return ""
+        if (fitted := self._with_tiles_of(run)) is None:
+            return ""
+        seen = self._right(fitted, run)
+        (mine,), theirs = run.own_launches, seen.launches if seen else ()
+        if len(theirs) != 1 or (mine.name, mine.constants) != (theirs[0].name, theirs[0].constants):
+            return ""
+        few = [axis for axis, (got, wanted) in enumerate(zip(mine.grid, theirs[0].grid)) if got < wanted]
+        many = any(got > wanted for got, wanted in zip(mine.grid, theirs[0].grid))
+        if len(few) != 1:
+            return ""
+        more = ", and along another more than enough: which axis counts what?" if many else "."
+        count = "is 1 program" if mine.grid[few[0]] == 1 else f"are {mine.grid[few[0]]} programs"
+        return f"Along axis {few[0]} of the grid there {count}, too few for blocks of this length{more}"
+
+    def _solution_followed(self, run: CaseRun) -> _Known | None:
+        """The values of the solution with the answer's tiles; None where it cannot have these, or nothing was seen."""
+        if (fitted := self._with_tiles_of(run)) is None:
+            return None
+        theirs = instrument(fitted)
+        seen = client.followed(self._asked(theirs.code, run), _SECONDS, trusted=True)
+        return _Known(theirs.steps, *seen) if seen is not None and len(seen[0]) else None
+
+    def _with_tiles_of(self, run: CaseRun) -> str | None:
+        """The solution with the answer's lengths of tiles; None where these cannot be put in.
+
+        Blocks of other lengths hold other numbers, and could not be compared.
+        """
+        seen = self._right(self.solution, run)
+        if seen is None or seen.problem:
+            return None
+        names = _tile_names(self.solution)
+        theirs, mine = _tiles(seen.launches, names), _tiles(run.own_launches, names)
+        if theirs == mine:
+            return self.solution
+        if theirs.keys() != mine.keys():
+            return None
+        other = {name: mine[name] for name in theirs if theirs[name] != mine[name]}
+        by_value = {theirs[name]: length for name, length in other.items()}
+        code = Code(self.solution)
+        nodes = [node for host in code.hosts for node in ast.walk(host)]
+        named = [(node.arg, node.value) for node in nodes if isinstance(node, ast.keyword)]
+        named += [
+            (getattr(key, "value", None), value)
+            for node in nodes
+            if isinstance(node, ast.Dict)
+            for key, value in zip(node.keys, node.values)
+        ]
+        equal = [node for node in nodes if isinstance(node, ast.Constant) and node.value in by_value]
+        by_name = {node: str(other[name]) for name, node in named if name in other}
+        written = {node.value: text for node, text in by_name.items() if isinstance(node, ast.Constant)}
+        elsewhere = {node: written[node.value] for node in equal if node.value in written}  # a grid's
+        for texts in (by_name, elsewhere | by_name, {node: str(by_value[node.value]) for node in equal}):
+            edits = tuple(Edit(node, text) for node, text in texts.items())
+            fitted = code.with_edits(edits)
+            seen = self._right(fitted, run)
+            right = seen is not None and not seen.problem and right_outputs(seen.outputs, run)
+            if right and _tiles(seen.launches, names) == mine:
+                return fitted
         return None
-    theirs = instrument(fitted)
-    seen = client.followed(replace(job, code=theirs.code), _SECONDS, trusted=True)
-    return _Known(theirs.steps, *seen) if seen is not None and len(seen[0]) else None
+
+    def _wrong(self, order: Callable[[CaseRun], Any]) -> CaseRun | None:
+        """The first failing case in this order; None where there is nothing to be followed."""
+        wrong = [run for run in self.runs if is_plain(run) and run.values_wrong]
+        return min(wrong, key=order) if wrong and not self.job.driver else None
+
+    def _asked(self, code: str, run: CaseRun) -> Job:
+        return replace(self.job, code=code, cases=(run.args,))
+
+    def _right(self, code: str, run: CaseRun) -> Seen | None:
+        """What right code does in a case, which is run once; None where it does not get through."""
+        key = code, id(run)
+        if key not in self._known:
+            seen = client.run_cases(self._asked(code, run), time_limit=_PATIENCE, trusted=True).seen
+            self._known[key] = seen[0] if seen else None
+        return self._known[key]
 
 
 def _tile_names(code: str) -> set[str]:
@@ -108,45 +211,6 @@ def _how_telling(run: CaseRun) -> tuple[bool, int]:
     """The smallest first, but those last in which different steps give the same number by luck: one key, one row."""
     alone = any(1 in a.shape for a in run.args if isinstance(a, torch.Tensor))
     return alone or all(expected.numel() < _FEW for expected in run.expected), total_bytes(run)
-
-
-def _with_tiles_of(run: CaseRun, job: Job, solution: str) -> str | None:
-    """The solution with the answer's lengths of tiles; None where these cannot be put in.
-
-    Blocks of other lengths hold other numbers, and could not be compared.
-    """
-    seen = client.run_cases(replace(job, code=solution), time_limit=_PATIENCE, trusted=True).seen
-    if not seen or seen[0].problem:
-        return None
-    names = answer.tile_names(answer.parse(solution))
-    theirs, mine = _tiles(seen[0].launches, names), _tiles(run.own_launches, names)
-    if theirs == mine:
-        return solution
-    if theirs.keys() != mine.keys():
-        return None
-    other = {name: mine[name] for name in theirs if theirs[name] != mine[name]}
-    by_value = {theirs[name]: length for name, length in other.items()}
-    code = Code(solution)
-    nodes = [node for host in code.hosts for node in ast.walk(host)]
-    named = [(node.arg, node.value) for node in nodes if isinstance(node, ast.keyword)]
-    named += [
-        (getattr(key, "value", None), value)
-        for node in nodes
-        if isinstance(node, ast.Dict)
-        for key, value in zip(node.keys, node.values)
-    ]
-    equal = [node for node in nodes if isinstance(node, ast.Constant) and node.value in by_value]
-    by_name = {node: str(other[name]) for name, node in named if name in other}
-    written = {node.value: text for node, text in by_name.items() if isinstance(node, ast.Constant)}
-    elsewhere = {node: written[node.value] for node in equal if node.value in written}  # a grid's
-    for texts in (by_name, elsewhere | by_name, {node: str(by_value[node.value]) for node in equal}):
-        edits = tuple(Edit(node, text) for node, text in texts.items())
-        fitted = code.with_edits(edits)
-        seen = client.run_cases(replace(job, code=fitted), time_limit=_PATIENCE, trusted=True).seen
-        right = bool(seen) and not seen[0].problem and right_outputs(seen[0].outputs, run)
-        if right and _tiles(seen[0].launches, names) == mine:
-            return fitted
-    return None
 
 
 def _tiles(launches: Iterable[LaunchSeen], names: Collection[str]) -> dict[str, int]:
@@ -171,53 +235,6 @@ def _said(steps: list[Step], roots: dict[int, str]) -> str:
     if all(steps[one].kind == "load" for one in lines.values()):
         return f"{first} {LOADED}"
     return f"{first} Is that wrong, or is something missing before it?"
-
-
-def other_argument(job: Job, solution: str, runs: list[CaseRun]) -> str:
-    """A whole number that a launch gives its kernel and no launch of the solution's does, in a sentence; or "".
-
-    Only where the kernels have one name and the same parameters, whose meaning was given; a factor may hold another.
-    """
-    wrong = sorted((run for run in runs if is_plain(run) and run.values_wrong), key=total_bytes)[:1]
-    if not wrong or job.driver:
-        return ""
-    seen = client.run_cases(
-        replace(job, code=solution, cases=(wrong[0].args,)), time_limit=_PATIENCE, trusted=True
-    ).seen
-    for mine in wrong[0].own_launches:
-        given = dict(mine.constants)
-        right = [dict(launch.constants) for launch in seen[0].launches if launch.name == mine.name] if seen else []
-        if not right or any(given.keys() != one.keys() for one in right):
-            continue
-        whole = [name for name, value in given.items() if type(value) is int and not name.startswith(_TILES)]
-        if other := [name for name in whole if all(given[name] != one[name] for one in right)]:
-            what = " and ".join(f"`{name}` is {given[name]}" for name in other[:_MOST_LINES])
-            return f"In your launch {what}, and that is not what the kernel needs there."
-    return ""
-
-
-def too_few_programs(job: Job, solution: str, runs: list[CaseRun]) -> str:
-    """The axis of the grid along which there are fewer programs than these blocks need, in a sentence; or "".
-
-    A program that walks in a loop may need no other.
-    """
-    wrong = sorted((run for run in runs if is_plain(run) and run.values_wrong), key=total_bytes)[:1]
-    if not wrong or job.driver or len(wrong[0].own_launches) != 1 or answer.has_loop(answer.parse(job.code)):
-        return ""
-    job = replace(job, cases=(wrong[0].args,))
-    if (fitted := _with_tiles_of(wrong[0], job, solution)) is None:
-        return ""
-    seen = client.run_cases(replace(job, code=fitted), time_limit=_PATIENCE, trusted=True).seen
-    (mine,), theirs = wrong[0].own_launches, seen[0].launches if seen else ()
-    if len(theirs) != 1 or (mine.name, mine.constants) != (theirs[0].name, theirs[0].constants):
-        return ""
-    few = [axis for axis, (got, wanted) in enumerate(zip(mine.grid, theirs[0].grid)) if got < wanted]
-    many = any(got > wanted for got, wanted in zip(mine.grid, theirs[0].grid))
-    if len(few) != 1:
-        return ""
-    more = ", and along another more than enough: which axis counts what?" if many else "."
-    count = "is 1 program" if mine.grid[few[0]] == 1 else f"are {mine.grid[few[0]]} programs"
-    return f"Along axis {few[0]} of the grid there {count}, too few for blocks of this length{more}"
 
 
 def _short(text: str) -> str:

@@ -568,3 +568,16 @@ def test_what_the_notebook_was_told_reaches_no_check(odd_process):
     dtype, device = torch.get_default_dtype(), torch.get_default_device()
     assert grade(ROW_SUM, ROW_SUM_SOLUTION).passed and grade(DOUBLE, "").status == "not-attempted"
     assert (torch.get_default_dtype(), torch.get_default_device()) == (dtype, device)
+
+
+@pytest.mark.parametrize("wrong_at, statuses", [(500, "failed passed not-run"), (4000, "passed passed failed")])
+def test_what_takes_long_is_tried_only_where_all_else_is_right(wrong_at, statuses):
+    first, *others = DOUBLE.cases[:2]
+    long = replace(first, name="4096 elements", make=lambda g: (torch.randn(4096, generator=g),), last=True)
+    exercise = replace(DOUBLE, cases=(long, first, *others[:1]))
+    assert grade(exercise, DOUBLE_SOLUTION).passed
+    wrong = DOUBLE_SOLUTION.replace("x * 2", f"tl.where((offs == {wrong_at}) & (n != 1000), 7, x * 2)")
+    wrong = wrong.replace("return y", "print(len(x))\n    return y")
+    found = {case.name: case for case in grade(exercise, wrong, search=False).cases}
+    assert " ".join(found[case.name].status for case in (first, *others[:1], long)) == statuses
+    assert ("once the others are right" in str(found[long.name])) == (wrong_at == 500)

@@ -47,7 +47,7 @@ def followed(exercise, code, solution) -> str:
     """What is said of an answer that no search was asked about."""
     runs = grading.make_runs(exercise)
     assert grading._run_on_interpreter(exercise, code, runs, lambda stage: None) is None
-    return steps.astray(grading.make_job(exercise, code, runs), solution, runs)
+    return steps.Beside(grading.make_job(exercise, code, runs), solution, runs).astray()
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ def test_a_program_that_walks_in_a_loop_is_not_told_that_it_is_too_few():
     assert walks != few
     runs = grading.make_runs(COPY)
     grading._run_on_interpreter(COPY, walks, runs, lambda stage: None)
-    assert steps.too_few_programs(grading.make_job(COPY, walks, runs), COPY_SOLUTION, runs) == ""
+    assert steps.Beside(grading.make_job(COPY, walks, runs), COPY_SOLUTION, runs).too_few_programs() == ""
 
 
 def test_a_mask_in_a_tile_of_another_shape_is_not_blamed():
@@ -163,7 +163,7 @@ def test_an_axis_with_too_few_programs_is_named():
     assert wrong != COPY_SOLUTION
     runs = grading.make_runs(COPY)
     grading._run_on_interpreter(COPY, wrong, runs, lambda stage: None)
-    said = steps.too_few_programs(grading.make_job(COPY, wrong, runs), COPY_SOLUTION, runs)
+    said = steps.Beside(grading.make_job(COPY, wrong, runs), COPY_SOLUTION, runs).too_few_programs()
     assert said.startswith("Along axis 1 of the grid there is 1 program, too few"), said
 
 
@@ -173,5 +173,5 @@ def test_a_number_that_a_launch_should_not_give_is_named():
     runs = grading.make_runs(COPY)
     grading._run_on_interpreter(COPY, wrong, runs, lambda stage: None)
     job = grading.make_job(COPY, wrong, runs)
-    assert steps.other_argument(job, COPY_SOLUTION, runs).startswith("In your launch `stride_xn` is ")
-    assert steps.other_argument(job, wrong, runs) == ""
+    assert steps.Beside(job, COPY_SOLUTION, runs).other_argument().startswith("In your launch `stride_xn` is ")
+    assert steps.Beside(job, wrong, runs).other_argument() == ""
