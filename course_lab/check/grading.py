@@ -284,13 +284,14 @@ def _explained(facts: Facts, found: Diagnosis, code: str, given: Given, tell: _T
         if size := hard_coded(facts, given.stub):
             return size
         tell("trying changes in one place")
+        step = None if place.done() else _astray(facts, found, code, given)  # rather than wait
         if place.result():
             return _with_place(facts, found, place.result())
     finally:
         search.shutdown(wait=False, cancel_futures=True)
     if race := _race_behind(facts, found):
         return race
-    if step := _astray(facts, found, code, given):
+    if step := _astray(facts, found, code, given) if step is None else step:
         found = without_question(found)
         return with_place(without_guess(found) if step.startswith(addresses.IN_AN_ADDRESS) else found, step, "astray")
     if found.code == "mask-too-wide" and _right_offsets(facts, given):
