@@ -151,7 +151,7 @@ class _Placed:
 
 
 def _run_case(entry: Callable, args: list[_Placed], job: Job) -> Seen:
-    given, shown = [a.value for a in args], [a.shown for a in args]
+    given, shown, begun = [a.value for a in args], [a.shown for a in args], time.monotonic()
     before = [_bits(a) for a in shown]
     problem, result = None, None
     allocations = guard.Allocations()
@@ -180,6 +180,7 @@ def _run_case(entry: Callable, args: list[_Placed], job: Job) -> Seen:
         damaged=any(g.damage() for g in guarded),
         shares=tuple(_shared(tensor, given) for tensor in outputs[: len(outputs) - len(job.inplace)]),
         modified=tuple(_change(i, a, before[i], evidence) for i, a in enumerate(shown) if _bits(a) != before[i]),
+        seconds=time.monotonic() - begun,
     )
 
 

@@ -35,15 +35,25 @@ Asked = TypeVar("Asked")
 _of_answers: ContextVar[Run | None] = ContextVar("answers", default=None)
 
 
+def takes_turns() -> bool:
+    """Whether answers run one after the other here, whoever asks."""
+    return _of_answers.get() is not None
+
+
 def beside(ask: Callable[[], Asked], pool: Executor) -> Future[Asked]:
     """Ask children in another thread, as if it were this one: what a learner wrote runs where it runs here."""
     return pool.submit(copy_context().run, ask)
 
 
 def at_once(*asked: Callable[[], Asked]) -> list[Asked]:
-    """The answers to questions that are asked of children at the same time."""
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
+    """The answers to questions that are asked of children at the same time; an interruption waits for none of them."""
+    if len(asked) == 1:
+        return [asked[0]()]
+    pool = ThreadPoolExecutor(_AT_ONCE)
+    try:
         return [one.result() for one in [beside(ask, pool) for ask in asked]]
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
 
 
 @dataclass(frozen=True, eq=False)

@@ -53,6 +53,7 @@ from course_lab.check.diagnosis import (
     race_diagnosis,
     where,
 )
+from course_lab.check.halves import note, shares
 from course_lab.check.idle import idle_remark
 from course_lab.check.own_kernels import right_answers
 from course_lab.check.protocol import Job, clean
@@ -74,7 +75,7 @@ _GPU_SECONDS = 60.0  # a fresh process must wake the device and compile
 _CARD_ARCH = "gfx942"
 _LARGE_SECONDS = 4.0
 _SEARCH_SECONDS = 1.25  # of processor time, for the like of a mistake
-_PLACING = 1.5  # times as long, for its place
+_PLACING = 2.0  # times as long, for its place
 _ELSEWHERE = {"mask-too-wide", "out-of-bounds", "wrong-stride", "between-rows", "partly-written"}  # it is an access
 _PLACED = alike.VAGUE | _ELSEWHERE | {"shifted", "swapped-strides"}
 _Mistakes = Callable[[], list[tuple[str, str]]]
@@ -505,7 +506,7 @@ def make_job(exercise: Exercise, code: str, runs: list[CaseRun], **how: Any) -> 
 def _run_on_interpreter(
     exercise: Exercise, code: str, runs: list[CaseRun], tell: _Tell, seed: str = ""
 ) -> Report | None:
-    """Fill in what the child saw. A child that dies in a case is replaced by another for the cases after it.
+    """Fill in what the children saw. One that dies in a case is replaced by another for the cases after it.
 
     Returns a report when the answer cannot even be defined.
     """
@@ -513,16 +514,22 @@ def _run_on_interpreter(
         left = judged.in_any_order(exercise, _left(runs), seed)
         if not left:
             break
-        first = sum(run.reached for run in runs) + 1
-        tell(f"case {first} of {len(runs)}")
-        job = make_job(exercise, code, left)
-        on_part = partial(_tell_case, tell, first, len(runs))
-        attempt = client.run_cases(job, time_limit=exercise.time_limit, on_part=on_part)
-        if not attempt.defines_entry:
-            return _undefined(exercise, code, attempt)
-        _fill(left, attempt)
-        judged.judge(exercise, job, left)
-        if attempt.outcome.status == "timeout":
+        given = shares(exercise, answer.parse(code), left)
+        count = _Count(tell, sum(run.reached for run in runs), len(runs), [0] * len(given))
+        jobs = [make_job(exercise, code, share) for share in given]
+        attempts = client.at_once(
+            *(
+                partial(client.run_cases, job, time_limit=exercise.time_limit, on_part=count.of(child))
+                for child, job in enumerate(jobs)
+            )
+        )
+        if undefined := next((one for one in attempts if not one.defines_entry), None):
+            return _undefined(exercise, code, undefined)
+        for job, share, attempt in zip(jobs, given, attempts):
+            _fill(share, attempt)
+            judged.judge(exercise, job, share)
+            note(exercise, share)
+        if any(attempt.outcome.status == "timeout" for attempt in attempts):
             break
     return None
 
@@ -537,9 +544,27 @@ def _all_right(runs: list[CaseRun]) -> bool:
     return all(run.passed for run in runs if run.reached)
 
 
-def _tell_case(tell: _Tell, first: int, total: int, parts: int) -> None:
-    """Of a child's parts the first is the definition of the answer, and each of the others a case that is done."""
-    tell(f"case {min(first + max(parts - 1, 0), total)} of {total}")
+@dataclass
+class _Count:
+    """Says which case is running. done: before these.  parts: what each child has said by now."""
+
+    tell: _Tell
+    done: int
+    total: int
+    parts: list[int]
+
+    def of(self, child: int) -> Callable[[int], None]:
+        """Of a child's parts the first is the definition of the answer, and each of the others a case that is done."""
+        self._say()
+
+        def heard(parts: int) -> None:
+            self.parts[child] = max(parts - 1, 0)
+            self._say()
+
+        return heard
+
+    def _say(self) -> None:
+        self.tell(f"case {min(self.done + sum(self.parts) + 1, self.total)} of {self.total}")
 
 
 def _fill(runs: list[CaseRun], attempt: Attempt) -> None:

@@ -267,7 +267,7 @@ class Seen:
     written_over: for each output whether PyTorch changed what a kernel had stored.
     wrong: what the simulator found dubious, in sentences.  damaged: memory beside a tensor was overwritten.
     stale: this call changed what the call before had returned.  shares: for each returned tensor the position of the
-    argument in whose memory it lies, or -1.
+    argument in whose memory it lies, or -1.  seconds: of the call.
     """
 
     problem: Problem | None = None
@@ -284,6 +284,7 @@ class Seen:
     stale: bool = False
     modified: tuple[Change, ...] = ()
     shares: tuple[int, ...] = ()
+    seconds: float = 0.0
 
 
 def wire(value: Any) -> Any:
