@@ -577,6 +577,14 @@ def _hooked_patch_tensor(stock):
     return _patch_lang_tensor
 
 
+def _hooked_patch_core(stock):
+    def _patch_lang_core(lang, scope):
+        stock(lang, scope)
+        scope.set_attr(lang.dtype, "to_ir", numerics.to_ir(lang.dtype.to_ir))
+
+    return _patch_lang_core
+
+
 def _compile_and_exec(self, tree):
     """Run the rewritten kernel in its own module's globals, adding only the names that the rewriting introduced."""
     introduced = {name: getattr(interpreter, name, None) for name in ("interpreter_semantic", "_InterpreterComparison")}
@@ -607,6 +615,7 @@ def install() -> None:
         (GridExecutor, "_restore_args_dev", _hooked_restore_args),
         (InterpretedFunction, "__call__", _hooked_device_call),
         (interpreter, "_patch_lang_tensor", _hooked_patch_tensor),
+        (interpreter, "_patch_lang_core", _hooked_patch_core),
     ):
         if hasattr(owner, name):
             setattr(owner, name, hooked(getattr(owner, name)))

@@ -29,6 +29,7 @@ _TORCH_DTYPE = {
     tl.float8e5b16: torch.float8_e5m2fnuz,
 }
 _TORCH_BITS = {8: torch.uint8, 16: torch.int16, 32: torch.int32, 64: torch.int64}
+_FNUZ = ("fp8e4b8", "fp8e5b16")
 _BITWISE = (np.bitwise_and, np.bitwise_or, np.bitwise_xor)
 _COMPARISONS = (np.less, np.less_equal, np.greater, np.greater_equal, np.equal, np.not_equal)
 
@@ -153,6 +154,15 @@ def _narrow(tensor):
 @cache
 def _get_bf16(self, value) -> TensorHandle:
     return self.create_fp_trunc(self.get_fp32(value), tl.bfloat16)
+
+
+def to_ir(stock):
+    """`tl.dtype.to_ir` that knows the fp8 types of gfx942, to which no pointer can be had in Triton 3.6 otherwise."""
+
+    def known(self, builder):
+        return getattr(builder, f"get_{self.name}_ty")() if self.name in _FNUZ else stock(self, builder)
+
+    return known
 
 
 def install() -> None:

@@ -61,7 +61,10 @@ def test_bf16_arithmetic_is_bit_exact(name):
     assert torch.equal(got, want)
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float8_e4m3fn, torch.float8_e5m2])
+FP8 = [torch.float8_e4m3fn, torch.float8_e5m2, torch.float8_e4m3fnuz, torch.float8_e5m2fnuz]
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, *FP8])
 def test_rounding_is_pytorchs(dtype):
     got, want = number_probes.rounded(dtype)
     assert torch.equal(got.nan_to_num(nan=1e9), want.nan_to_num(nan=1e9))
