@@ -31,6 +31,7 @@ from course_lab.check import (
     branches,
     client,
     counterfactual,
+    halves,
     instruments,
     judged,
     parts,
@@ -53,7 +54,6 @@ from course_lab.check.diagnosis import (
     race_diagnosis,
     where,
 )
-from course_lab.check.halves import note, shares
 from course_lab.check.idle import idle_remark
 from course_lab.check.own_kernels import right_answers
 from course_lab.check.protocol import Job, clean
@@ -514,9 +514,9 @@ def _run_on_interpreter(
         left = judged.in_any_order(exercise, _left(runs), seed)
         if not left:
             break
-        given = shares(exercise, answer.parse(code), left)
-        count = _Count(tell, sum(run.reached for run in runs), len(runs), [0] * len(given))
-        jobs = [make_job(exercise, code, share) for share in given]
+        shares = halves.shares(exercise, answer.parse(code), left)
+        count = _Count(tell, sum(run.reached for run in runs), len(runs), [0] * len(shares))
+        jobs = [make_job(exercise, code, share) for share in shares]
         attempts = client.at_once(
             *(
                 partial(client.run_cases, job, time_limit=exercise.time_limit, on_part=count.of(child))
@@ -525,17 +525,17 @@ def _run_on_interpreter(
         )
         if undefined := next((one for one in attempts if not one.defines_entry), None):
             return _undefined(exercise, code, undefined)
-        for job, share, attempt in zip(jobs, given, attempts):
+        for job, share, attempt in zip(jobs, shares, attempts):
             _fill(share, attempt)
             judged.judge(exercise, job, share)
-            note(exercise, share)
+            halves.note(exercise, share)
         if any(attempt.outcome.status == "timeout" for attempt in attempts):
             break
     return None
 
 
 def _left(runs: list[CaseRun]) -> list[CaseRun]:
-    """The cases to be tried now: what takes long when all others are right."""
+    """The cases to be tried now: what takes seconds once all others are right."""
     left = [run for run in runs if not run.reached]
     return [run for run in left if not run.case.last] or [run for run in left if _all_right(runs)]
 

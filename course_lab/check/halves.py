@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from itertools import accumulate
 
 from course_lab.authoring.exercise import AGAIN, Exercise
-from course_lab.check import answer, client
+from course_lab.check import answer, client, queueing
 from course_lab.check.verdict import CaseRun
 
 _WORTH = 0.6  # seconds of all cases, from which a second child is worth the time that it takes to start
@@ -28,7 +28,8 @@ def note(exercise: Exercise, runs: list[CaseRun]) -> None:
 def shares(exercise: Exercise, tree: ast.Module, runs: list[CaseRun]) -> list[list[CaseRun]]:
     """The cases as they are given to children: all of them to one, or to each about half of what takes long."""
     took = [_seconds.get((exercise.number, run.case.name), 0.0) for run in runs]
-    if sum(took) < _WORTH or exercise.driver or client.takes_turns() or (os.cpu_count() or 1) < 2 or keeps(tree):
+    alone = (os.cpu_count() or 1) > 1 and not client.takes_turns() and not queueing.is_shared()
+    if sum(took) < _WORTH or not alone or exercise.driver or keeps(tree):
         return [runs]
     cut = min(range(len(runs)), key=lambda i: abs(sum(took) / 2 - (0.0, *accumulate(took))[i]))
     while runs[cut].case.name.endswith(AGAIN):  # a second call follows the first

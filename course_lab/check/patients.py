@@ -156,11 +156,11 @@ def _target(chart: Chart, arch: str, size: int) -> Part:
     return Part(CaseResult(FINDING, "passed", (_what_is_bad(chart, seen),)))
 
 
-_become: dict[tuple[str, str, str, int], tuple[str, int] | None] = {}  # of this process
-
-
 def _does_well(chart: Chart) -> str:
     return "does not spill on what" if chart.patient.target.spills else "can be launched on what"
+
+
+_become: dict[tuple[str, str, str, int], tuple[str, int] | None] = {}  # of this process
 
 
 def _built(chart: Chart, code: str, arch: str, size: int) -> tuple[str, int] | None:

@@ -22,6 +22,11 @@ _LOOK = 0.2  # seconds between two looks at the queue
 _typical = 3.0  # seconds of a check: a running mean of those of this process
 
 
+def is_shared() -> bool:
+    """Whether many share this machine, and their checks wait for each other."""
+    return bool(os.environ.get("COURSE_QUEUE"))
+
+
 @contextlib.contextmanager
 def turn(tell: Callable[[str], object] = lambda stage: None) -> Iterator[None]:
     """Inside the block it is this check's turn; `tell` hears how many are before it, and about how long that takes."""

@@ -59,6 +59,9 @@ def test_each_child_has_half_of_what_takes_long_and_a_second_call_stays_with_the
     parts = halves.shares(AGAIN, answer.parse(DOUBLE_SOLUTION), runs)
     assert tuple(map(len, parts)) == sizes and [run for part in parts for run in part] == runs
     assert halves.shares(AGAIN, answer.parse(KEPT), runs) == [runs]
+    with monkeypatch.context() as shared:
+        shared.setenv("COURSE_QUEUE", "a folder")
+        assert halves.shares(AGAIN, answer.parse(DOUBLE_SOLUTION), runs) == [runs]
     with client.answers_run_by(lambda *_, **__: None):
         assert halves.shares(AGAIN, answer.parse(DOUBLE_SOLUTION), runs) == [runs]
 
