@@ -137,6 +137,9 @@ def raised(facts: Facts) -> Diagnosis | None:
             code, colon, sentence = run.seen.problem.message.partition(": ")
             if run.driven and run.seen.problem.type == COMPLAINT and colon:
                 return Diagnosis(code, sentence)
+            first = answer.taken_first(facts.tree)
+            if first is not None and first.lineno == run.seen.problem.line:  # before Triton 3.9 it does not get through
+                return missing_parentheses(facts)
             return diagnosis("exception", plain=plain_exception(run.seen.problem))
     return None
 

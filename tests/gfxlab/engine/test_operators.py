@@ -152,7 +152,8 @@ def test_methods_names_and_prints_work_as_they_do_compiled(simulated):
 
 def test_every_method_of_a_block_that_is_a_kernel_of_tritons_is_bound():
     kinds = {name for name, member in vars(tl.tensor).items() if isinstance(member, JITFunction)}
-    assert kinds == set(hooks._METHODS) and {"sum", "max", "softmax"} <= kinds
+    assert kinds <= set(hooks._METHODS) and {"sum", "max", "softmax"} <= kinds
+    assert set(hooks._METHODS) - kinds <= set(vars(tl.math)), "before Triton 3.9 these need help, too"
 
 
 @triton.jit
