@@ -122,6 +122,7 @@ def run(
     on_part: Callable[[int], None] | None = None,
     confined: Confined | None = None,
     imports: tuple[str, ...] = (),
+    stopped: Callable[[], bool] = lambda: False,
 ) -> Outcome:
     """Run `job` ("package.module:function") on `payload` in a child process and wait for it.
 
@@ -136,6 +137,7 @@ def run(
         confined: which files the job may touch besides Python's and the system's; None for all.
         imports: modules that the job needs and that take long to import. A fork server that lacks one is replaced by
             one that has imported it, which takes seconds once, unless another job is under way.
+        stopped: asked again and again; once it is true, nobody wants the job any more, which ends as at its time limit.
         on_part: called with the number of values that a generator job has yielded so far, each time that it grows.
     """
     started = time.monotonic()
@@ -147,8 +149,8 @@ def run(
         process, reader = _start(job, folder, time_limit, _affordable(memory_limit), confined)
         printed = Printed()
         try:
-            finished = _watch(process, reader, printed, time_limit, folder, on_part)
-            if not finished:
+            finished = _watch(process, reader, printed, time_limit, folder, on_part, stopped)
+            if not finished and not stopped():
                 _await_stack(process, folder)
         finally:
             _end(process)
@@ -318,8 +320,8 @@ class Printed:
         return (bytes(self.head) + gap + bytes(self.tail)).decode(errors="replace")
 
 
-def _watch(process, reader, printed: Printed, time_limit: float, folder: Path, on_part) -> bool:
-    """Read the child's output until it ends; False when its time is up first."""
+def _watch(process, reader, printed: Printed, time_limit: float, folder: Path, on_part, stopped) -> bool:
+    """Read the child's output until it ends; False when its time is up first, or it is stopped."""
     deadline = time.monotonic() + time_limit
     streams, parts, queued = [reader], 0, 0.0
     while True:
@@ -331,6 +333,8 @@ def _watch(process, reader, printed: Printed, time_limit: float, folder: Path, o
             on_part(parts)
         if process.sentinel in ready:
             return True
+        if stopped():
+            return False
         late = time.monotonic() - deadline
         queued = max(queued, _queued(process.pid)) if late > 0 else 0.0  # of a job that has just ended nothing is left
         if late > min(queued, (_PATIENCE - 1) * time_limit):

@@ -9,8 +9,9 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import tempfile
+import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import ContextVar, copy_context
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -33,6 +34,7 @@ _EXAMINED = "course_lab.check.examined"
 Run = Callable[..., Outcome]  # as `sandbox.run`
 Asked = TypeVar("Asked")
 _of_answers: ContextVar[Run | None] = ContextVar("answers", default=None)
+_over: ContextVar[tuple[threading.Event, ...]] = ContextVar("over", default=())  # once set, nobody waits any more
 
 
 def takes_turns() -> bool:
@@ -40,20 +42,33 @@ def takes_turns() -> bool:
     return _of_answers.get() is not None
 
 
-def beside(ask: Callable[[], Asked], pool: Executor) -> Future[Asked]:
-    """Ask children in another thread, as if it were this one: what a learner wrote runs where it runs here."""
-    return pool.submit(copy_context().run, ask)
+@contextlib.contextmanager
+def meanwhile(*asked: Callable[[], Asked]) -> Iterator[list[Future[Asked]]]:
+    """Inside the block children are asked in other threads, as if in this one; what is under way at its end is ended.
+
+    What a learner wrote runs where it runs here.
+    """
+    over, pool = threading.Event(), ThreadPoolExecutor(_AT_ONCE)
+    token = _over.set((*_over.get(), over))
+    contexts = [copy_context() for _ in asked]
+    _over.reset(token)
+    try:
+        yield [pool.submit(context.run, ask) for context, ask in zip(contexts, asked)]
+    finally:
+        over.set()
+        pool.shutdown(cancel_futures=True)
 
 
 def at_once(*asked: Callable[[], Asked]) -> list[Asked]:
-    """The answers to questions that are asked of children at the same time; an interruption waits for none of them."""
+    """The answers to questions that are asked of children at the same time."""
     if len(asked) == 1:
         return [asked[0]()]
-    pool = ThreadPoolExecutor(_AT_ONCE)
-    try:
-        return [one.result() for one in [beside(ask, pool) for ask in asked]]
-    finally:
-        pool.shutdown(wait=False, cancel_futures=True)
+    with meanwhile(*asked) as answers:
+        return [one.result() for one in answers]
+
+
+def _nobody_waits() -> bool:
+    return any(over.is_set() for over in _over.get())
 
 
 @dataclass(frozen=True, eq=False)
@@ -204,12 +219,21 @@ def _run(
     trusted: bool = False,
 ) -> Outcome:
     limits = {"time_limit": time_limit, "memory_limit": memory_limit, "on_part": on_part}
+    if _nobody_waits():
+        return Outcome("timeout", error=Error("TimeoutError", "nobody waits for it any more"))
     elsewhere = _of_answers.get()
     if elsewhere is not None and not trusted:
         return elsewhere(function, {"job": wire(job), **more}, **limits)
     confined = _files() if job.device == "cpu" else None  # a GPU's driver writes where it likes
     try:
-        return sandbox.run(function, {"job": wire(job), **more}, **limits, confined=confined, imports=job.imports)
+        return sandbox.run(
+            function,
+            {"job": wire(job), **more},
+            **limits,
+            confined=confined,
+            imports=job.imports,
+            stopped=_nobody_waits,
+        )
     except OSError as error:
         why = f"the check could not write its files below {tempfile.gettempdir()} ({error.strerror or error})"
         return Outcome("crash", error=Error("OSError", why))

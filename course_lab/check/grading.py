@@ -13,7 +13,6 @@ import os
 import re
 import zlib
 from collections.abc import Callable, Collection
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import Any
@@ -275,9 +274,7 @@ def _explained(facts: Facts, found: Diagnosis, code: str, given: Given, tell: _T
     plain = [run for run in facts.wrong if is_plain(run)]
     if found.code == "partly-written" and (about := branches.passed_by(facts.tree, plain)):
         return with_place(found, about)
-    search = ThreadPoolExecutor(1)  # beside the comparison: each runs in a child of its own
-    try:
-        place = client.beside(partial(_place, facts, found, code, given), search)
+    with client.meanwhile(partial(_place, facts, found, code, given)) as (place,):  # beside the comparison
         if clue:  # read from the text alone: what was tried is surer
             return _with_place(facts, found, place.result()) if place.result() else clue
         if facts.wrong and (mistake := _compared(facts, found, code, given, tell)):
@@ -288,8 +285,6 @@ def _explained(facts: Facts, found: Diagnosis, code: str, given: Given, tell: _T
         step = None if place.done() else _astray(facts, found, code, given)  # rather than wait
         if place.result():
             return _with_place(facts, found, place.result())
-    finally:
-        search.shutdown(wait=False, cancel_futures=True)
     if race := _race_behind(facts, found):
         return race
     if step := _astray(facts, found, code, given) if step is None else step:

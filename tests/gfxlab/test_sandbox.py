@@ -318,6 +318,14 @@ def test_a_server_that_stands_still_is_replaced():
     assert time.monotonic() - started < 30  # the new server imports torch; the old one was given up after 3 s
 
 
+def test_a_job_that_nobody_wants_any_more_is_ended(tmp_path):
+    begun, file = time.monotonic(), tmp_path / "pid"
+    payload = {"file": str(file), "sleep": True}
+    outcome = run("leave_a_process", payload, time_limit=50, stopped=lambda: time.monotonic() > begun + 1)
+    assert outcome.status == "timeout" and time.monotonic() - begun < 10
+    assert not file.exists() or not is_alive(int(file.read_text()))
+
+
 def test_what_a_job_needs_is_imported_once_and_for_no_job_that_is_under_way(monkeypatch, tmp_path):
     monkeypatch.setattr(sandbox, "_preloaded", [*sandbox._preloaded])
     asked = {"modules": ["wave", "chunk", "no_such_module"]}

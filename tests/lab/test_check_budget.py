@@ -1,11 +1,12 @@
 """A search has so much processor time: what else the machine does takes nothing of it, and waiting does."""
 
+import threading
 import time
 
 import pytest
 from small_exercises import DOUBLE, DOUBLE_SOLUTION
 
-from course_lab.check import client
+from course_lab.check import client, grade
 from course_lab.check.budget import Budget
 from course_lab.check.grading import make_job, make_runs
 
@@ -30,3 +31,21 @@ def test_what_never_ends_takes_what_is_left_and_no_more(never_ends):
     assert reached(never_ends, 3, budget) == 0 and budget.left == 0
     assert reached(never_ends, 3, budget) == 0
     assert time.monotonic() - begun < 8  # four times as long where others work beside it, and its end
+
+
+def test_what_is_under_way_when_nobody_waits_any_more_is_ended():
+    job, begun = make_job(DOUBLE, "while True: pass\n", make_runs(DOUBLE)[:1]), time.monotonic()
+
+    def ask():
+        return client.run_cases(job, time_limit=60)
+
+    with client.meanwhile(ask, lambda: client.at_once(ask, ask)) as answers:
+        time.sleep(0.3)
+    assert time.monotonic() - begun < 10 and all(one.done() for one in answers)
+
+
+def test_a_search_leaves_nothing_behind():
+    wrong = DOUBLE_SOLUTION.replace("x * 2", "x * x")  # known from its numbers, while its place is sought
+    assert grade(DOUBLE, wrong.replace("double_kernel", "kernel"), mistakes=list).diagnosis
+    assert grade(DOUBLE, DOUBLE_SOLUTION.replace("offs < n", "offs < n // 2"), solution=DOUBLE_SOLUTION).diagnosis
+    assert not [thread.name for thread in threading.enumerate() if "ThreadPool" in thread.name]
