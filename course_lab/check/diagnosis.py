@@ -139,7 +139,7 @@ def raised(facts: Facts) -> Diagnosis | None:
                 return Diagnosis(code, sentence)
             first = answer.taken_first(facts.tree)
             if first is not None and first.lineno == run.seen.problem.line:  # before Triton 3.9 it does not get through
-                return missing_parentheses(facts)
+                return _parentheses(first)
             return diagnosis("exception", plain=plain_exception(run.seen.problem))
     return None
 
@@ -243,8 +243,11 @@ def demands(facts: Facts) -> Diagnosis | None:
 
 
 def missing_parentheses(facts: Facts) -> Diagnosis | None:
-    if (first := answer.taken_first(facts.tree)) is None:
-        return None
+    first = answer.taken_first(facts.tree)
+    return _parentheses(first) if first is not None else None
+
+
+def _parentheses(first: ast.BinOp) -> Diagnosis:
     return diagnosis("missing-parentheses", line=first.lineno, text=ast.unparse(first))
 
 

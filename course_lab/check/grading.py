@@ -221,7 +221,7 @@ def _grade_attempt(exercise: Exercise, code: str, given: Given, tell: _Tell) -> 
         return _failed(exercise, found, excerpt=excerpt(code, tree.line, tree.column))
 
     runs = make_runs(exercise, given.seed)
-    stopped = _run_on_interpreter(exercise, code, runs, tell, given.seed)
+    stopped = _run_on_interpreter(exercise, code, tree, runs, tell, given.seed)
     if stopped is not None:
         return stopped
     runs += (larger := _far_larger(exercise, code, tree, runs, given.seed))
@@ -247,9 +247,7 @@ def _idle_in_solution(exercise: Exercise, solution: str | None, run: CaseRun) ->
     """How many programs of the solution's largest launch in a case store nothing; 0 where that is not known."""
     if solution is None:
         return 0
-    again = replace(run, seen=None, end=None)
-    job = make_job(exercise, solution, [again])
-    _fill([again], client.run_cases(job, time_limit=exercise.time_limit, trusted=True))
+    again = _again(exercise, solution, run, trusted=True)
     return max(((one.programs, one.idle) for one in again.own_launches), default=(0, 0))[1]
 
 
@@ -282,12 +280,14 @@ def _explained(facts: Facts, found: Diagnosis, code: str, given: Given, tell: _T
         if size := hard_coded(facts, given.stub):
             return size
         tell("trying changes in one place")
-        step = None if place.done() else _astray(facts, found, code, given)  # rather than wait
+        race = _race_behind(facts, found)
+        known = race or (place.done() and place.result())
+        step = "" if known else _astray(facts, found, code, given)  # rather than wait
         if place.result():
             return _with_place(facts, found, place.result())
-    if race := _race_behind(facts, found):
+    if race:
         return race
-    if step := _astray(facts, found, code, given) if step is None else step:
+    if step:
         found = without_question(found)
         return with_place(without_guess(found) if step.startswith(addresses.IN_AN_ADDRESS) else found, step, "astray")
     if found.code == "mask-too-wide" and _right_offsets(facts, given):
@@ -499,7 +499,7 @@ def make_job(exercise: Exercise, code: str, runs: list[CaseRun], **how: Any) -> 
 
 
 def _run_on_interpreter(
-    exercise: Exercise, code: str, runs: list[CaseRun], tell: _Tell, seed: str = ""
+    exercise: Exercise, code: str, tree: ast.Module, runs: list[CaseRun], tell: _Tell, seed: str = ""
 ) -> Report | None:
     """Fill in what the children saw. One that dies in a case is replaced by another for the cases after it.
 
@@ -509,12 +509,13 @@ def _run_on_interpreter(
         left = judged.in_any_order(exercise, _left(runs), seed)
         if not left:
             break
-        shares = halves.shares(exercise, answer.parse(code), left)
+        shares = halves.shares(exercise, tree, left)
         count = _Count(tell, sum(run.reached for run in runs), len(runs), [0] * len(shares))
+        count.say()
         jobs = [make_job(exercise, code, share) for share in shares]
         attempts = client.at_once(
             *(
-                partial(client.run_cases, job, time_limit=exercise.time_limit, on_part=count.of(child))
+                partial(client.run_cases, job, time_limit=exercise.time_limit, on_part=partial(count.heard, child))
                 for child, job in enumerate(jobs)
             )
         )
@@ -532,33 +533,25 @@ def _run_on_interpreter(
 def _left(runs: list[CaseRun]) -> list[CaseRun]:
     """The cases to be tried now: what takes seconds once all others are right."""
     left = [run for run in runs if not run.reached]
-    return [run for run in left if not run.case.last] or [run for run in left if _all_right(runs)]
-
-
-def _all_right(runs: list[CaseRun]) -> bool:
-    return all(run.passed for run in runs if run.reached)
+    soon = [run for run in left if not run.case.last]
+    return soon if soon or not all(run.passed for run in runs if run.reached) else left
 
 
 @dataclass
 class _Count:
-    """Says which case is running. done: before these.  parts: what each child has said by now."""
+    """Says which case is running. done: before these.  parts: the cases that each child has done."""
 
     tell: _Tell
     done: int
     total: int
     parts: list[int]
 
-    def of(self, child: int) -> Callable[[int], None]:
+    def heard(self, child: int, parts: int) -> None:
         """Of a child's parts the first is the definition of the answer, and each of the others a case that is done."""
-        self._say()
+        self.parts[child] = max(parts - 1, 0)
+        self.say()
 
-        def heard(parts: int) -> None:
-            self.parts[child] = max(parts - 1, 0)
-            self._say()
-
-        return heard
-
-    def _say(self) -> None:
+    def say(self) -> None:
         self.tell(f"case {min(self.done + sum(self.parts) + 1, self.total)} of {self.total}")
 
 
@@ -596,15 +589,18 @@ def _undefined(exercise: Exercise, code: str, attempt: Attempt) -> Report:
 
 def _probe(exercise: Exercise, code: str, run: CaseRun) -> tuple[CaseRun, CaseRun]:
     """One case run again, as it was and with masked lanes left 0."""
-
-    def again(poison: bool) -> CaseRun:
-        one = replace(run, seen=None, end=None)
-        job = make_job(exercise, code, [one], poison=poison)
-        _fill([one], client.run_cases(job, time_limit=exercise.time_limit))
-        return one
-
-    as_it_was, left_0 = client.at_once(partial(again, True), partial(again, False))
+    as_it_was, left_0 = client.at_once(
+        *(partial(_again, exercise, code, run, poison=poison) for poison in (True, False))
+    )
     return as_it_was, left_0
+
+
+def _again(exercise: Exercise, code: str, run: CaseRun, *, trusted: bool = False, **how: Any) -> CaseRun:
+    """A case run once more; `how`: fields of `Job`."""
+    again = replace(run, seen=None, end=None)
+    job = make_job(exercise, code, [again], **how)
+    _fill([again], client.run_cases(job, time_limit=exercise.time_limit, trusted=trusted))
+    return again
 
 
 def _hidden(exercise: Exercise, code: str, tree: ast.Module, runs: list[CaseRun]) -> Diagnosis | None:
@@ -626,9 +622,7 @@ def _passed_over(exercise: Exercise, code: str, runs: list[CaseRun]) -> Diagnosi
     if not lines:
         return None
     smallest = _smallest(runs, lines)
-    again = replace(runs[smallest], seen=None)
-    job = make_job(exercise, code, [again], poison="infinities")
-    _fill([again], client.run_cases(job, time_limit=exercise.time_limit))
+    again = _again(exercise, code, runs[smallest], poison="infinities")
     if not again.values_wrong:
         return None
     runs[smallest] = again
@@ -676,8 +670,7 @@ def _smallest(runs: list[CaseRun], among: Collection[int]) -> int:
 def _goes_wrong(exercise: Exercise, code: str, runs: list[CaseRun], number: int, words: str, **how: Any) -> bool:
     """Whether a case has wrong values under other circumstances; it is added to the runs then."""
     case = replace(runs[number].case, name=f"{runs[number].case.name}, {words}")
-    again = replace(runs[number], seen=None, case=case)
-    _fill([again], client.run_cases(make_job(exercise, code, [again], **how), time_limit=exercise.time_limit))
+    again = _again(exercise, code, replace(runs[number], case=case), **how)
     if again.values_wrong:
         runs.append(again)
     return again.values_wrong

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ast
 import os
-from collections.abc import Iterator
 from itertools import accumulate
 
 from course_lab.authoring.exercise import AGAIN, Exercise
@@ -31,11 +30,10 @@ def shares(exercise: Exercise, tree: ast.Module, runs: list[CaseRun]) -> list[li
     alone = (os.cpu_count() or 1) > 1 and not client.takes_turns() and not queueing.is_shared()
     if sum(took) < _WORTH or not alone or exercise.driver or keeps(tree):
         return [runs]
-    cut = min(range(len(runs)), key=lambda i: abs(sum(took) / 2 - (0.0, *accumulate(took))[i]))
-    while runs[cut].case.name.endswith(AGAIN):  # a second call follows the first
-        cut += 1
-        if cut == len(runs):
-            return [runs]
+    before = [0.0, *accumulate(took)]
+    # a second call follows the first
+    cuts = [i for i, run in enumerate(runs) if i == 0 or not run.case.name.endswith(AGAIN)]
+    cut = min(cuts, key=lambda i: abs(before[-1] / 2 - before[i]))
     return [part for part in (runs[:cut], runs[cut:]) if part]
 
 
@@ -82,13 +80,8 @@ def _own(function: ast.FunctionDef) -> set[str]:
 
 def _written(function: ast.FunctionDef) -> set[str]:
     """The names of what is changed: an element or an attribute of it."""
-    return {_root(node) for node in _changed(function)}
-
-
-def _changed(function: ast.FunctionDef) -> Iterator[ast.expr]:
-    for node in ast.walk(function):
-        if isinstance(node, (ast.Subscript, ast.Attribute)) and not isinstance(node.ctx, ast.Load):
-            yield node
+    parts = (node for node in ast.walk(function) if isinstance(node, (ast.Subscript, ast.Attribute)))
+    return {_root(node) for node in parts if not isinstance(node.ctx, ast.Load)}
 
 
 def _root(node: ast.expr) -> str:

@@ -297,8 +297,6 @@ def _repaired(chart: Chart, code: str) -> list[Part]:
 
 def _targets(chart: Chart, code: str) -> list[Part]:
     wanted, parts = chart.patient.target.must_do if chart.patient.target else (), []
-    if not wanted:
-        return []
     become = client.at_once(*(partial(_built, chart, code, *one) for one in wanted))
     for (arch, size), seen in zip(wanted, become):
         name = f"{arch}, {size:,}"

@@ -63,7 +63,7 @@ def mend(job: Job, changes: Iterable[Repair], runs: list[CaseRun], seconds: floa
     fitting = _fitting(job, iter(changes), wrong[0], budget)
     others = [*wrong[:_OTHERS], *right[:1]]
     passes = client.at_once(*(partial(_passes, one, job, others, max(budget.left, 1.0)) for one in fitting))
-    return [one for one, right in zip(fitting, passes) if right]
+    return [one for one, fine in zip(fitting, passes) if fine]
 
 
 def _fitting(job: Job, changes: Iterator[Repair], run: CaseRun, budget: Budget) -> list[Repair]:

@@ -77,8 +77,8 @@ class Beside:
 
     def astray(self) -> str:
         """The step that leads away, in a sentence; "" where there is none, or more than can be said."""
-        run, mine = self._wrong(_how_telling), instrument(self.job.code)
-        if run is None or mine is None:
+        run = self._wrong(_how_telling)
+        if run is None or (mine := instrument(self.job.code)) is None:
             return ""
         seen, theirs = client.at_once(
             lambda: client.followed(self._asked(mine.code, run), _SECONDS),

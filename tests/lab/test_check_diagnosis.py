@@ -20,7 +20,7 @@ from small_exercises import (
 )
 
 from course_lab.authoring.exercise import Case, Exercise, Suspect
-from course_lab.check import branches, grade, grading
+from course_lab.check import answer, branches, grade, grading
 from course_lab.check.protocol import Problem
 from course_lab.check.sentences import SENTENCES, plain_exception
 
@@ -454,7 +454,7 @@ def test_a_condition_that_keeps_a_program_from_its_store_is_named(change):
     if change == "no rule":  # programs that write each other's rows
         code = code.replace("row = tl.program_id(0)", "row = tl.num_programs(0) - 1 - tl.program_id(0)")
     runs = grading.make_runs(ROW_SUM)
-    assert grading._run_on_interpreter(ROW_SUM, code, runs, lambda stage: None) is None
+    assert grading._run_on_interpreter(ROW_SUM, code, answer.parse(code), runs, lambda stage: None) is None
     said = branches.passed_by(ast.parse(code), [run for run in runs if run.values_wrong])
     wanted = {"": "`row != 2` in line 7 holds", "the other branch": "`row == 2` in line 7 does not hold", "no rule": ""}
     assert said.startswith("Program 2 does not come to the store") == (change != "no rule"), said

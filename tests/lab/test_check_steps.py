@@ -15,7 +15,7 @@ from small_exercises import (
 )
 
 from course_lab.authoring.exercise import Case
-from course_lab.check import grading, steps
+from course_lab.check import answer, grading, steps
 from course_lab.check.answer import parse
 
 OTHERWISE = """\
@@ -46,7 +46,7 @@ def normalise(x):
 def followed(exercise, code, solution) -> str:
     """What is said of an answer that no search was asked about."""
     runs = grading.make_runs(exercise)
-    assert grading._run_on_interpreter(exercise, code, runs, lambda stage: None) is None
+    assert grading._run_on_interpreter(exercise, code, answer.parse(code), runs, lambda stage: None) is None
     return steps.Beside(grading.make_job(exercise, code, runs), solution, runs).astray()
 
 
@@ -135,7 +135,7 @@ def test_a_program_that_walks_in_a_loop_is_not_told_that_it_is_too_few():
     walks = few.replace("    offs_n =", "    for start in range(1):\n        pass\n    offs_n =")
     assert walks != few
     runs = grading.make_runs(COPY)
-    grading._run_on_interpreter(COPY, walks, runs, lambda stage: None)
+    grading._run_on_interpreter(COPY, walks, answer.parse(walks), runs, lambda stage: None)
     assert steps.Beside(grading.make_job(COPY, walks, runs), COPY_SOLUTION, runs).too_few_programs() == ""
 
 
@@ -162,7 +162,7 @@ def test_an_axis_with_too_few_programs_is_named():
     wrong = COPY_SOLUTION.replace("triton.cdiv(N, 16))", "1)")
     assert wrong != COPY_SOLUTION
     runs = grading.make_runs(COPY)
-    grading._run_on_interpreter(COPY, wrong, runs, lambda stage: None)
+    grading._run_on_interpreter(COPY, wrong, answer.parse(wrong), runs, lambda stage: None)
     said = steps.Beside(grading.make_job(COPY, wrong, runs), COPY_SOLUTION, runs).too_few_programs()
     assert said.startswith("Along axis 1 of the grid there is 1 program, too few"), said
 
@@ -171,7 +171,7 @@ def test_a_number_that_a_launch_should_not_give_is_named():
     wrong = COPY_SOLUTION.replace("x.stride(0), x.stride(1), y.stride(0)", "x.stride(0), 2 * x.stride(1), y.stride(0)")
     assert wrong != COPY_SOLUTION
     runs = grading.make_runs(COPY)
-    grading._run_on_interpreter(COPY, wrong, runs, lambda stage: None)
+    grading._run_on_interpreter(COPY, wrong, answer.parse(wrong), runs, lambda stage: None)
     job = grading.make_job(COPY, wrong, runs)
     assert steps.Beside(job, COPY_SOLUTION, runs).other_argument().startswith("In your launch `stride_xn` is ")
     assert steps.Beside(job, wrong, runs).other_argument() == ""
